@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 
 use super::job::ChannelJob;
-use super::link::SENDING;
 use super::seal::Seal;
 use crate::event::{Destination, End, PeerRequest, SenderPace};
 use crate::receive::{ReceiveGrant, ReceivingChannel};
@@ -18,10 +17,16 @@ pub struct Channel {
     pub(super) association: Association,
     /// The link and the address of its peer, and its name.
     pub(super) at: Destination,
-    /// The receiver's slot index and nonce, which each packet carries.
-    pub(super) remote: (u32, u64),
     /// The part of the deadline that the sender's stages need at least (sender).
     pub(super) upstream: Duration,
+    pub(super) state: ChannelState,
+}
+
+/// What is the same for every channel when it is made.
+#[derive(Default)]
+pub(super) struct ChannelState {
+    /// The receiver's slot index and nonce, which each packet carries.
+    pub(super) remote: (u32, u64),
     /// Packets that its link had lost before it was opened (sender).
     pub(super) unsent_before: u64,
     /// The last report of the receiver (sender).
@@ -30,7 +35,7 @@ pub struct Channel {
     pub(super) reason: u8,
     /// The control frames that wait for the link.
     pub(super) unsaid: PendingControls,
-    /// In which list of the link they take their turn.
+    /// In which list of the link they take their turn: [`SENDING`](super::link::SENDING), which is 0, or one for receivers.
     pub(super) list: u8,
     /// The key that tags its packets, between hosts with a key.
     pub(super) seal: Option<Seal>,
@@ -109,28 +114,8 @@ impl Channel {
             job,
             association: Association::accepted(Instant::ZERO, 0, lease),
             at,
-            remote: (0, 0),
             upstream,
-            report: None,
-            is_question: false,
-            handover: None,
-            reason: 0,
-            unsaid: PendingControls::default(),
-            unsent_before: 0,
-            list: SENDING,
-            seal: None,
-            numbers: ControlNumbers::default(),
-            pace: SenderPace::default(),
-            spacing: Duration::ZERO,
-            confirmed: Duration::ZERO,
-            clock: None,
-            owes_time: false,
-            asked_at: None,
-            is_over: false,
-            looked_at: 0,
-            ending: None,
-            has_time: false,
-            opened: Instant::ZERO,
+            state: ChannelState::default(),
         }
     }
 }
@@ -175,21 +160,21 @@ impl SendSetup {
     /// Tells the receiver the pace of the link that carries the channel.
     #[must_use]
     pub fn paced(mut self, pace: SenderPace) -> Self {
-        self.0.pace = pace;
+        self.0.state.pace = pace;
         self
     }
 
     /// Sets the time within which its messages are handed over, which may be shorter than the endpoint's ([`super::Config::handover`]).
     #[must_use]
     pub fn handed_over_within(mut self, handover: Duration) -> Self {
-        self.0.handover = Some(handover);
+        self.0.state.handover = Some(handover);
         self
     }
 
     /// Makes it a question: the receiver opens nothing, and refuses with [`Code::WouldFit`](crate::admission::Code::WouldFit) if it would grant it.
     #[must_use]
     pub fn as_question(mut self) -> Self {
-        self.0.is_question = true;
+        self.0.state.is_question = true;
         self
     }
 }
@@ -202,7 +187,7 @@ impl ReceiveSetup {
     pub fn new(request: &PeerRequest, grant: ReceiveGrant) -> Self {
         let job = ChannelJob::Receiver(ReceivingChannel::new(request.terms, grant));
         let mut channel = Channel::new(job, request.lease, request.from, request.upstream);
-        channel.pace = request.pace;
+        channel.state.pace = request.pace;
         Self(Box::new(channel))
     }
 
@@ -210,7 +195,7 @@ impl ReceiveSetup {
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING).
     #[must_use]
     pub fn spaced(mut self, spacing: Duration) -> Self {
-        (self.0.spacing, self.0.confirmed) = (spacing, spacing);
+        (self.0.state.spacing, self.0.state.confirmed) = (spacing, spacing);
         self
     }
 }

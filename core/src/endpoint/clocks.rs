@@ -270,8 +270,8 @@ impl Endpoint {
     /// A channel to a peer is accepted that has not shown that it has this host's clock.
     pub(super) fn watch_clock(&mut self, key: ChannelId) {
         self.clocks.is_compared = true;
-        if let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.clock.is_none()) {
-            channel.clock = self.clocks.take(channel.at.peer);
+        if let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.state.clock.is_none()) {
+            channel.state.clock = self.clocks.take(channel.at.peer);
         }
     }
 
@@ -281,7 +281,7 @@ impl Endpoint {
             if self.clocks.waiting.remove(key.index()) {
                 self.clocks.waits -= 1;
             }
-            if let Some(next) = self.clocks.leave(channel.clock.take(), key) {
+            if let Some(next) = self.clocks.leave(channel.state.clock.take(), key) {
                 self.say(next, ControlType::Keepalive);
             }
         }
@@ -292,7 +292,7 @@ impl Endpoint {
         let (epoch, own_epoch, wall) = (self.clocks.epoch_at(now), self.clocks.own_epoch, self.clocks.wall);
         let channel = self.channels.get_mut(key)?;
         let (period, mut next) = (self.clocks.config.period, None);
-        let peer = self.clocks.at(channel.clock)?;
+        let peer = self.clocks.at(channel.state.clock)?;
         match frame {
             ControlType::Keepalive if !channel.job.is_receiving() => {
                 if *peer.bearer.get_or_insert(key) == key {
@@ -302,7 +302,7 @@ impl Endpoint {
                     self.set_timer(key);
                 } else {
                     peer.standby.get_or_insert(key);
-                    if channel.has_time {
+                    if channel.state.has_time {
                         return None;
                     }
                 }
@@ -311,13 +311,13 @@ impl Endpoint {
             ControlType::Close if !channel.job.is_receiving() => {
                 next = peer.hand_on(key);
             }
-            ControlType::Status if core::mem::take(&mut channel.owes_time) => {}
+            ControlType::Status if core::mem::take(&mut channel.state.owes_time) => {}
             _ => return None,
         }
         if let Some(next) = next {
             self.say(next, ControlType::Keepalive);
         }
-        let place = self.channels.get(key)?.clock;
+        let place = self.channels.get(key)?.state.clock;
         Some(ClockExchange { epoch, ..self.clocks.at(place)?.clock.say(now, own_epoch, wall) })
     }
 
@@ -327,17 +327,17 @@ impl Endpoint {
         let Some((exchange, channel)) = exchange.zip(self.channels.get_mut(key)) else { return };
         let is_receiving = channel.job.is_receiving();
         let has_another = channel.job.try_as_receiver_ref().is_some_and(|receiving| !receiving.terms.same_clock);
-        if channel.clock.is_none() && has_another && channel.association.state == SignalState::Open {
-            channel.clock = self.clocks.take(channel.at.peer);
+        if channel.state.clock.is_none() && has_another && channel.association.state == SignalState::Open {
+            channel.state.clock = self.clocks.take(channel.at.peer);
             channel.association.hurry(found.at, self.clocks.config.period);
             // It may have been before this host's clock went ahead.
-            let is_older = self.clocks.went_ahead.is_some_and(|jumped| channel.opened <= jumped);
-            if let Some(peer) = self.clocks.at(channel.clock).filter(|_| is_older) {
+            let is_older = self.clocks.went_ahead.is_some_and(|jumped| channel.state.opened <= jumped);
+            if let Some(peer) = self.clocks.at(channel.state.clock).filter(|_| is_older) {
                 peer.clock.expect_older();
             }
         }
-        let Some(peer) = self.clocks.at(channel.clock) else { return };
-        (channel.has_time, channel.owes_time) = (true, is_receiving);
+        let Some(peer) = self.clocks.at(channel.state.clock) else { return };
+        (channel.state.has_time, channel.state.owes_time) = (true, is_receiving);
         // Without an arrival stamp it may have come after the clock was read, and a bound may not be told too early.
         let Some(arrived) = found.arrived else { return };
         let heard = peer.clock.hear(&exchange, arrived, epoch);
@@ -349,13 +349,13 @@ impl Endpoint {
         if let Some(settled) = peer.clock.settled().filter(|_| heard.upper) {
             // What the peer's link may have been given ahead is in the limit as this host's is, but its sender has said it.
             let own = self.config.links.get(usize::from(channel.at.link)).map_or(Duration::MAX, |link| link.look_ahead);
-            let ahead = if is_receiving { channel.pace.ahead.saturating_sub(own) } else { Duration::ZERO };
+            let ahead = if is_receiving { channel.state.pace.ahead.saturating_sub(own) } else { Duration::ZERO };
             // A limit of zero is no limit.
             let ClockConfig { round_trip, error, .. } = self.clocks.config;
             let round_trip = if round_trip.is_zero() { round_trip } else { round_trip + ahead };
             self.clocks.watched.note(channel.at.peer, settled, by_walls, (round_trip, error));
         }
-        let place = channel.clock;
+        let place = channel.state.clock;
         self.clocks.wants_wall |= heard.refused.is_none();
         if heard.upper && wants_wall {
             place.into_iter().for_each(|place| self.clocks.await_wall.push_back(0, place.into()));
@@ -386,14 +386,14 @@ impl Endpoint {
             self.clocks.to_look_at -= 1;
             let Some(key) = self.channels.key_at(id) else { continue };
             let Some(channel) = self.channels.get_mut(key) else { continue };
-            let is_over = channel.is_over;
-            let reported = self.clocks.at(channel.clock).map_or(0, |peer| peer.reported).max(self.clocks.overdue);
-            let known = self.clocks.known(channel.clock);
+            let is_over = channel.state.is_over;
+            let reported = self.clocks.at(channel.state.clock).map_or(0, |peer| peer.reported).max(self.clocks.overdue);
+            let known = self.clocks.known(channel.state.clock);
             let Some(receiving) = channel.job.try_as_receiver_mut() else { continue };
-            let judged =
-                if is_over || channel.looked_at < reported { receiving.settle(now, known, is_over) } else { None };
+            let is_due = is_over || channel.state.looked_at < reported;
+            let judged = if is_due { receiving.settle(now, known, is_over) } else { None };
             if judged.is_none() {
-                channel.looked_at = reported;
+                channel.state.looked_at = reported;
             }
             if receiving.unjudged() == 0 {
                 self.conclude_if_complete(now, key);
@@ -421,17 +421,17 @@ impl Endpoint {
         if channel.job.try_as_receiver_ref().is_none_or(|receiving| receiving.unjudged() == 0) {
             return true;
         }
-        let is_worth_waiting = channel.clock.is_some() && channel.job.is_real_time();
-        match channel.asked_at {
+        let is_worth_waiting = channel.state.clock.is_some() && channel.job.is_real_time();
+        match channel.state.asked_at {
             None if is_worth_waiting => {
-                channel.asked_at = Some(now);
-                channel.owes_time = true;
+                channel.state.asked_at = Some(now);
+                channel.state.owes_time = true;
                 self.say(key, ControlType::Status);
             }
             Some(asked) if now.since(asked) < LAST_REPORT => {}
             _ => {
-                channel.is_over = true;
-                let place = channel.clock;
+                channel.state.is_over = true;
+                let place = channel.state.clock;
                 self.clocks.look(place);
             }
         }

@@ -28,7 +28,7 @@ impl Endpoint {
             Some(SignalState::Open) => {
                 if let Some(channel) = self.channels.get_mut(key) {
                     channel.association.enter(SignalState::Finishing { sent: close.sent }, now + GRACE);
-                    channel.reason = close.reason;
+                    channel.state.reason = close.reason;
                 }
                 self.set_timer(key);
                 self.conclude_if_complete(now, key);
@@ -41,7 +41,7 @@ impl Endpoint {
             }
             // A relay closes hop by hop, which takes time; and the one report that a receiver waits for, or what it asked for it, may be lost.
             Some(SignalState::Finishing { .. })
-                if self.is_inward(key) || self.channels.get(key).is_some_and(|channel| channel.asked_at.is_some()) =>
+                if self.is_inward(key) || self.channels.get(key).is_some_and(|it| it.state.asked_at.is_some()) =>
             {
                 self.answer_channel(now, key, ControlType::Status);
             }
@@ -73,7 +73,7 @@ impl Endpoint {
         let Some(channel) = self.channels.get(key) else { return };
         if channel.association.state == SignalState::Draining && channel.job.try_as_receiver_ref().is_some() {
             let is_judged = self.is_judged(now, key);
-            if is_judged || self.channels.get(key).is_some_and(|channel| channel.is_over) {
+            if is_judged || self.channels.get(key).is_some_and(|channel| channel.state.is_over) {
                 self.start_closing(now, key);
             }
             return;
@@ -118,7 +118,7 @@ impl Endpoint {
     /// Tells a peer that has closed what became of its messages.
     pub(super) fn close_finished(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let reason = channel.reason;
+        let reason = channel.state.reason;
         if let Some(inward) = channel.job.try_as_inward_mut() {
             inward.is_counted = true;
         }
@@ -133,18 +133,18 @@ impl Endpoint {
             return;
         }
         channel.association.state = SignalState::Ended;
-        channel.unsaid = PendingControls::default();
+        channel.state.unsaid = PendingControls::default();
         if let End::Closed { report: report @ Some(_) } = end {
-            channel.report = report;
+            channel.state.report = report;
         }
         self.jobs.processor.remove(key.index());
         self.links[usize::from(channel.at.link)].remove(key.index());
         self.signalling.timers.remove(key.index());
         self.starved.remove(key.index());
-        (channel.ending, channel.is_over) = (Some(end), true);
+        (channel.state.ending, channel.state.is_over) = (Some(end), true);
         match channel.job.try_as_receiver_ref() {
             // By what is known now, some at a time.
-            Some(receiving) if receiving.unjudged() > 0 => self.clocks.look(channel.clock),
+            Some(receiving) if receiving.unjudged() > 0 => self.clocks.look(channel.state.clock),
             _ => self.tell_end(key),
         }
         self.end_partner(now, key, end);
@@ -152,7 +152,7 @@ impl Endpoint {
 
     /// The messages of a channel that has ended are judged: its application is told.
     pub(super) fn tell_end(&mut self, key: ChannelId) {
-        if let Some(end) = self.channels.get_mut(key).and_then(|channel| channel.ending.take()) {
+        if let Some(end) = self.channels.get_mut(key).and_then(|channel| channel.state.ending.take()) {
             self.leave_clock(key);
             self.push_event(Event::Ended { channel: key, end });
         }

@@ -18,8 +18,8 @@ impl Endpoint {
     /// A channel is to say this to its peer. It is written when it leaves, and says what holds then.
     pub(super) fn say(&mut self, key: ChannelId, frame: ControlType) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        channel.unsaid.add(frame);
-        self.links[usize::from(channel.at.link)].speaking.push_back(channel.list, key.index());
+        channel.state.unsaid.add(frame);
+        self.links[usize::from(channel.at.link)].speaking.push_back(channel.state.list, key.index());
     }
 
     /// Answers a frame of a channel's peer that came at `now`, unless it repeats itself too often.
@@ -41,10 +41,10 @@ impl Endpoint {
             }
             let id = sending.or_else(|| state.next_receiving())?;
             let Some(key) = self.channels.key_at(id) else { continue };
-            let frame = self.channels.get_mut(key).and_then(|channel| channel.unsaid.pop());
+            let frame = self.channels.get_mut(key).and_then(|channel| channel.state.unsaid.pop());
             let written = frame.and_then(|frame| self.write_control(Some(now), key, frame));
-            if let Some(channel) = self.channels.get(key).filter(|channel| !channel.unsaid.is_empty()) {
-                self.links[usize::from(link)].speaking.push_back(channel.list, id);
+            if let Some(channel) = self.channels.get(key).filter(|channel| !channel.state.unsaid.is_empty()) {
+                self.links[usize::from(link)].speaking.push_back(channel.state.list, id);
             }
             if written.is_some() {
                 return written;
@@ -55,7 +55,7 @@ impl Endpoint {
     /// A channel goes: what it has still to say of its end stays.
     pub(super) fn say_farewell(&mut self, key: ChannelId) {
         while let Some(channel) = self.channels.get_mut(key)
-            && let Some(frame) = channel.unsaid.pop()
+            && let Some(frame) = channel.state.unsaid.pop()
         {
             let link = usize::from(channel.at.link);
             if matches!(frame, ControlType::Close | ControlType::Closed)
@@ -71,8 +71,8 @@ impl Endpoint {
     fn write_control(&mut self, now: Option<Instant>, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
         let exchange = now.and_then(|now| self.exchange(now, key, frame));
         let channel = self.channels.get(key)?;
-        let (association, job, (slot, nonce)) = (&channel.association, &channel.job, channel.remote);
-        let unsent = self.links.get(usize::from(channel.at.link))?.unsent.saturating_sub(channel.unsent_before);
+        let (association, job, (slot, nonce)) = (&channel.association, &channel.job, channel.state.remote);
+        let unsent = self.links.get(usize::from(channel.at.link))?.unsent.saturating_sub(channel.state.unsent_before);
         let sign = |same_clock: bool| match same_clock {
             true => clock_sign(self.config.clock, now.unwrap_or_default(), association.token, frame),
             false => 0,
@@ -83,40 +83,40 @@ impl Endpoint {
                 let offered = RequestedService::from(offer.service);
                 Control::Open(Open {
                     name: channel.at.name.as_str(),
-                    traffic: if channel.is_question { offered.as_question() } else { offered },
+                    traffic: if channel.state.is_question { offered.as_question() } else { offered },
                     packet: offer.packet as u16,
                     upstream: channel.upstream,
                     lease: association.lease,
                     clock: sign(offer.same_clock),
                     oversize: offer.oversize as u8,
-                    pace: channel.pace,
+                    pace: channel.state.pace,
                 })
             }
             ControlType::Accept => {
                 let (receive, packet, same_clock) = job.terms()?;
                 let clock = sign(same_clock);
                 let (packet, lease) = (packet as u16, association.lease);
-                let spacing = channel.spacing;
+                let spacing = channel.state.spacing;
                 Control::Accept(Accept { channel: slot, key: nonce, receive, packet, lease, clock, spacing })
             }
             ControlType::Keepalive => {
-                let (sent, spacing) = (job.messages()?, channel.spacing);
+                let (sent, spacing) = (job.messages()?, channel.state.spacing);
                 Control::Keepalive(Keepalive { channel: slot, key: nonce, sent, unsent, spacing, exchange })
             }
             ControlType::Status => {
-                Control::Status(Status { counts: self.counts(key), spacing: channel.spacing, exchange })
+                Control::Status(Status { counts: self.counts(key), spacing: channel.state.spacing, exchange })
             }
             ControlType::Closed => Control::Closed(self.counts(key)),
             ControlType::Close => {
                 let sent = job.messages().unwrap_or_else(|| self.counts(key).delivered);
-                let (reason, reverse) = (channel.reason, job.is_receiving());
+                let (reason, reverse) = (channel.state.reason, job.is_receiving());
                 Control::Close(Close { channel: slot, key: nonce, sent, unsent, reason, reverse, exchange })
             }
             ControlType::Refuse | ControlType::Version | ControlType::Challenge => return None,
         };
         let mut written = ControlFrame::new(channel.at.peer, association.token, &control);
         if let Some(authentication) = &self.signalling.authentication {
-            let numbers = &mut self.channels.get_mut(key)?.numbers;
+            let numbers = &mut self.channels.get_mut(key)?.state.numbers;
             let number = if frame == ControlType::Open { numbers.challenge } else { numbers.next() };
             written = written.and_then(|written| written.sealed(number, authentication));
         }
@@ -127,9 +127,9 @@ impl Endpoint {
     /// Asks the sender of a best-effort channel to start its packets so far apart from now on, at most
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING); [`Event::Spaced`] tells that it does. Call this again if that event does not come.
     pub fn ask_spacing(&mut self, channel: ChannelId, spacing: Duration) {
-        let Some(state) = self.channels.get_mut(channel).filter(|state| state.job.is_receiving()) else { return };
-        state.spacing = spacing;
-        if matches!(state.association.state, SignalState::Open) {
+        let Some(found) = self.channels.get_mut(channel).filter(|found| found.job.is_receiving()) else { return };
+        found.state.spacing = spacing;
+        if matches!(found.association.state, SignalState::Open) {
             self.say(channel, ControlType::Status);
         }
     }
@@ -137,22 +137,22 @@ impl Endpoint {
     /// The sender says how far apart its packets start.
     pub(super) fn note_spacing(&mut self, key: ChannelId, spacing: Duration) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if spacing == channel.spacing && spacing != channel.confirmed {
-            channel.confirmed = spacing;
+        if spacing == channel.state.spacing && spacing != channel.state.confirmed {
+            channel.state.confirmed = spacing;
             self.push_event(Event::Spaced { channel: key, spacing });
         }
     }
 
     /// The receiver says how far apart packets have to start. True if that is new.
     pub(super) fn obey_spacing(&mut self, now: Instant, key: ChannelId, spacing: Duration) -> bool {
-        let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.spacing != spacing) else {
+        let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.state.spacing != spacing) else {
             return false;
         };
         // Who is promised something keeps its contract, whatever its receiver says.
         if channel.job.is_real_time() {
             return false;
         }
-        channel.spacing = spacing;
+        channel.state.spacing = spacing;
         self.links[usize::from(channel.at.link)].scheduler.set_spacing(now, key.index(), spacing);
         true
     }

@@ -30,7 +30,7 @@ impl Endpoint {
     /// The frames that may arrive for a channel that is received or relayed here ([`ExpectedChannel`]); `None` for one that is
     /// sent, of which only control frames come in, from [`peer_of`](Self::peer_of).
     pub fn expected(&self, channel: ChannelId) -> Option<ExpectedChannel> {
-        let (peer, key) = self.channels.get(channel).map(|channel| (channel.at.peer, channel.remote.1))?;
+        let (peer, key) = self.channels.get(channel).map(|channel| (channel.at.peer, channel.state.remote.1))?;
         self.channels.get(self.taker(channel)?)?.job.expected(peer, key)
     }
 

@@ -384,7 +384,7 @@ impl Endpoint {
 
     /// The largest age of a message of the channel when it is taken: an earlier arrival is not believed.
     pub fn handover(&self, channel: ChannelId) -> Duration {
-        let own = self.channels.get(channel).and_then(|state| state.handover);
+        let own = self.channels.get(channel).and_then(|channel| channel.state.handover);
         own.unwrap_or(self.config.handover)
     }
 
@@ -433,8 +433,8 @@ impl Endpoint {
     pub fn restamp(&self, packet: &mut [u8], late: Duration) {
         let epoch = |stamp| self.clocks.epoch_at(stamp);
         crate::wire::add_waited(packet, late, epoch, |channel, key, covered| {
-            let all = self.channels.iter().filter(|(_, of)| of.remote == (channel, key));
-            let seal = all.filter_map(|(_, of)| of.seal.as_ref()).next();
+            let all = self.channels.iter().filter(|(_, of)| of.state.remote == (channel, key));
+            let seal = all.filter_map(|(_, of)| of.state.seal.as_ref()).next();
             seal.map_or(0, |seal| seal.tag(covered))
         });
     }
@@ -496,7 +496,7 @@ impl Endpoint {
         let header = view.header();
         let place = header.channel;
         let channel = self.channels.at_mut(place).map(Box::as_mut).filter(|channel| {
-            channel.remote == (place, header.key)
+            channel.state.remote == (place, header.key)
                 && channel.at.peer == peer
                 && channel.job.is_receiving()
                 && matches!(channel.association.state, SignalState::Open | SignalState::Finishing { .. })
@@ -505,7 +505,7 @@ impl Endpoint {
             self.counters.unknown_channel += 1;
             return Some(frame);
         };
-        let is_genuine = match (&channel.seal, view.tag()) {
+        let is_genuine = match (&channel.state.seal, view.tag()) {
             (None, None) => true,
             (Some(seal), Some((covered, tag))) => seal.tag(covered) == tag,
             _ => false,
@@ -515,7 +515,7 @@ impl Endpoint {
             return Some(frame);
         }
         channel.association.heard(now);
-        let found = FrameTimes { transit: self.clocks.transit(channel.clock, found, header), ..found };
+        let found = FrameTimes { transit: self.clocks.transit(channel.state.clock, found, header), ..found };
         let Some(receiving) = channel.job.try_as_receiver_mut() else {
             self.promised_frames += 1;
             return self.pass_on(found, place, &view, frame);
@@ -554,7 +554,7 @@ impl Endpoint {
             let id = self.deliverable.pop_front(0)?;
             let Some(key) = self.channels.key_at(id) else { continue };
             let Some(channel) = self.channels.get_mut(key).map(Box::as_mut) else { continue };
-            let clock = self.clocks.known(channel.clock);
+            let clock = self.clocks.known(channel.state.clock);
             let Some(receiving) = channel.job.try_as_receiver_mut() else { continue };
             let taken = |since| self.gaps.taken(since, now);
             let Some((delivered, cause, displaced)) = receiving.deliver(now, clock, taken) else { continue };

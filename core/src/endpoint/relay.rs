@@ -187,7 +187,7 @@ impl Endpoint {
         let Some(inward) = channel.job.try_as_inward_ref() else { return channel.job.counts() };
         let Some(next) = self.channels.get(inward.onward) else { return inward.counts };
         let Some(onward) = next.job.try_as_onward_ref() else { return inward.counts };
-        let far = next.report.unwrap_or_default();
+        let far = next.state.report.unwrap_or_default();
         let dropped = onward.relaying.counters.dropped().min(far.lost);
         MessageCounts { lost: far.lost - dropped, dropped: far.dropped.saturating_add(dropped), ..far }
     }
@@ -200,7 +200,7 @@ impl Endpoint {
         else {
             return;
         };
-        let (onward, reason) = (inward.onward, channel.reason);
+        let (onward, reason) = (inward.onward, channel.state.reason);
         let Some(side) = self.channels.get_mut(onward).and_then(|channel| channel.job.try_as_onward_mut()) else {
             return;
         };
@@ -216,7 +216,7 @@ impl Endpoint {
         let Some(channel) = self.channels.get_mut(key).filter(|channel| closes(channel.association.state)) else {
             return;
         };
-        channel.reason = reason;
+        channel.state.reason = reason;
         if channel.association.state == SignalState::Open && !channel.job.is_drained() {
             channel.association.state = SignalState::Draining;
         } else {

@@ -68,7 +68,7 @@ impl Endpoint {
             Control::Challenge => {
                 let opening = self.opening(peer, token);
                 let channel = opening.and_then(|key| self.channels.get_mut(key));
-                let is_new = channel.is_some_and(|channel| channel.numbers.is_challenged(number));
+                let is_new = channel.is_some_and(|channel| channel.state.numbers.is_challenged(number));
                 if let Some(key) = opening.filter(|_| is_new) {
                     self.say(key, ControlType::Open);
                 }
@@ -77,7 +77,7 @@ impl Endpoint {
             _ => {
                 let key = self.outgoing(peer, token).or_else(|| self.find(peer, token, true));
                 let channel = key.and_then(|key| self.channels.get_mut(key));
-                channel.is_some_and(|channel| channel.numbers.hears(number))
+                channel.is_some_and(|channel| channel.state.numbers.hears(number))
             }
         };
         self.counters.replayed += u64::from(!is_new);

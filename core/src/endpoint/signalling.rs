@@ -99,7 +99,7 @@ impl Endpoint {
         let Some(link) = self.links.get(usize::from(channel.at.link)) else {
             return Err((channel, Refusal::new(Code::BadParameters, Stage::Link)));
         };
-        channel.unsent_before = link.unsent;
+        channel.state.unsent_before = link.unsent;
         let best_effort = self.config.links[usize::from(channel.at.link)].best_effort;
         let refusal = match channel.job.offer().filter(|offer| offer.packet <= self.config.packet) {
             Some(ChannelTerms { service, packet, .. }) => {
@@ -157,7 +157,7 @@ impl Endpoint {
             return Err((channel, Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         };
         channel.association = Association::accepted(now, pending.token, pending.request.lease);
-        channel.opened = now;
+        channel.state.opened = now;
         if let Some(receiving) = channel.job.try_as_receiver_mut() {
             receiving.begin_at(now, self.config.stretch_ppm);
         }
@@ -165,8 +165,8 @@ impl Endpoint {
             Ok(key) => {
                 let nonce = self.signalling.secret.draw();
                 if let Some(channel) = self.channels.get_mut(key) {
-                    channel.remote = (key.index(), nonce);
-                    channel.seal = self.signalling.seal(channel.association.token, channel.remote);
+                    channel.state.remote = (key.index(), nonce);
+                    channel.state.seal = self.signalling.seal(channel.association.token, channel.state.remote);
                 }
                 self.join(now, key);
                 self.say(key, ControlType::Accept);
@@ -297,7 +297,7 @@ impl Endpoint {
             Control::Refuse(refuse) => {
                 let Some(key) = self.opening(peer, token) else { return };
                 let mut refusal = refuse.refusal;
-                if refusal.code == Code::WouldFit && self.channels.get(key).is_none_or(|channel| !channel.is_question) {
+                if refusal.code == Code::WouldFit && self.channels.get(key).is_none_or(|it| !it.state.is_question) {
                     // It says so to who did not ask.
                     refusal = Refusal::new(Code::Protocol, Stage::ReceivingProcessor);
                 }
@@ -332,7 +332,7 @@ impl Endpoint {
                     }
                     let report = self.believed(key, status.counts);
                     if let Some(channel) = self.channels.get_mut(key).filter(|_| report.is_some()) {
-                        channel.report = report;
+                        channel.state.report = report;
                     }
                 }
             }
@@ -407,7 +407,7 @@ impl Endpoint {
         let same_clock = is_same_clock(self.config.clock, now, token, ControlType::Accept, accept.clock);
         let Some(channel) = self.channels.get_mut(key) else { return };
         let Some(ChannelTerms { service, packet, .. }) = channel.job.offer() else { return };
-        if channel.is_question || accept.check(packet as u16).is_err() {
+        if channel.state.is_question || accept.check(packet as u16).is_err() {
             return self.end(now, key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         }
         // Smaller packets are fine as long as a message needs no more of them than this host has admitted, or a relay has room
@@ -424,8 +424,8 @@ impl Endpoint {
             return self.end(now, key, End::Refused(Refusal::from(error)));
         }
         channel.job.set_packet(u32::from(accept.packet));
-        channel.remote = (accept.channel, accept.key);
-        channel.seal = self.signalling.seal(token, channel.remote);
+        channel.state.remote = (accept.channel, accept.key);
+        channel.state.seal = self.signalling.seal(token, channel.state.remote);
         channel.association.accept(now, accept.lease);
         let is_sender = channel.job.try_as_sender_ref().is_some();
         if !same_clock && is_sender {
@@ -465,7 +465,7 @@ impl Endpoint {
 
     /// The last report of a sending channel's receiver.
     pub fn report(&self, channel: ChannelId) -> Option<MessageCounts> {
-        self.channels.get(channel)?.report
+        self.channels.get(channel)?.state.report
     }
 
     // ------------------------------------------------------------------------------------------------ look-ups
@@ -476,7 +476,7 @@ impl Endpoint {
             return Err(channel);
         }
         if channel.job.is_receiving() {
-            channel.list = SENDING + 1 + self.signalling.secret.share(&channel.at.peer, SHARES);
+            channel.state.list = SENDING + 1 + self.signalling.secret.share(&channel.at.peer, SHARES);
         }
         let link = channel.at.link;
         let key = self.channels.insert(channel)?;
@@ -534,7 +534,7 @@ impl Endpoint {
     /// The receiving channel from `peer` that token, slot and nonce name.
     pub(super) fn incoming(&self, peer: SocketAddr, token: u64, remote: (u32, u64)) -> Option<ChannelId> {
         let key = self.find(peer, token, true)?;
-        (self.channels.get(key)?.remote == remote).then_some(key)
+        (self.channels.get(key)?.state.remote == remote).then_some(key)
     }
 
     /// A peer's report of a channel to it, if it can be true: it counts no more messages than there were.

@@ -48,7 +48,7 @@ impl Endpoint {
                 continue;
             };
             let channel = self.channels.get_mut(key).map(Box::as_mut)?;
-            let Some((worked, after)) = channel.job.step(channel.remote, self.config.quantum, frames) else {
+            let Some((worked, after)) = channel.job.step(channel.state.remote, self.config.quantum, frames) else {
                 // No frame: the quotas make that impossible while the driver keeps its part; try again with new room.
                 self.jobs.processor.stepped(now, RemainingWork::Blocked);
                 self.starved.push_back(0, pick.id);

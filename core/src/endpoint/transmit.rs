@@ -55,7 +55,7 @@ impl Endpoint {
     fn transmit_packet(&mut self, now: Instant, link: LinkId, id: u32, frames: &mut impl Frames) -> Option<Transmit> {
         let key = self.channels.key_at(id)?;
         let channel = self.channels.get_mut(key).map(Box::as_mut)?;
-        let (peer, remote) = (channel.at.peer, channel.remote);
+        let (peer, remote) = (channel.at.peer, channel.state.remote);
         let stolen = |since| self.gaps.stolen(since, now);
         let LeavingPacket { frame, payload, is_real_time, message, promised } =
             channel.job.pop_packet(now, (key, remote), stolen, |stamp| self.clocks.epoch_at(stamp), frames)?;
@@ -87,7 +87,7 @@ impl Endpoint {
     /// Tags the packet of a channel that `frame` begins with; how long it is then.
     #[cold]
     fn tag(&self, channel: ChannelId, frame: &mut [u8], len: usize) -> usize {
-        let seal = self.channels.get(channel).and_then(|channel| channel.seal.as_ref());
+        let seal = self.channels.get(channel).and_then(|channel| channel.state.seal.as_ref());
         seal.map_or(len, |seal| write_tag(frame, len, |covered| seal.tag(covered)))
     }
 }
