@@ -198,7 +198,7 @@ mod tests {
             let taken =
                 if next == NextFrame::Answer { link.pop_answer().is_some() } else { link.next_receiving().is_some() };
             assert!(taken, "{next:?}");
-            link.scheduler.issued(now, PacketClass::BestEffort, 0);
+            link.scheduler.issued(now, PacketClass::BestEffort, 0, false);
             order.push(next);
         }
         assert_eq!((order[0], order.len() as u64), (NextFrame::Control, most + 1));

@@ -228,7 +228,6 @@ impl Endpoint {
         self.frames_in_quota -= removed.job.frame_quota();
         self.frames_shared -= removed.job.shared_frames();
         self.promises -= usize::from(removed.job.is_real_time());
-        self.tell_links();
         removed.job.clear(frames, spent);
         if let Some(partner) = removed.job.partner().filter(|&partner| self.is_orphan(partner)) {
             self.signalling.timers.set(partner.index(), Instant::ZERO);
@@ -472,6 +471,7 @@ impl Endpoint {
 
     fn install(&mut self, mut channel: Box<Channel>) -> Result<ChannelId, Box<Channel>> {
         let (quota, place) = (channel.job.frame_quota(), self.place_of(&channel));
+        let is_promised = channel.job.is_real_time();
         if self.frames_in_quota + quota > self.config.frames {
             return Err(channel);
         }
@@ -484,18 +484,10 @@ impl Endpoint {
             return Err(self.channels.remove(key).expect("it was just inserted"));
         }
         self.frames_in_quota += quota;
-        let is_promised = self.channels.get(key).is_some_and(|channel| channel.job.is_real_time());
         self.promises += usize::from(is_promised);
-        self.tell_links();
         self.links[usize::from(link)].scheduler.set_spacing(Instant::ZERO, key.index(), Duration::ZERO);
         self.set_timer(key);
         Ok(key)
-    }
-
-    /// True if packets have to be spaced.
-    fn tell_links(&mut self) {
-        let promises = self.promises > 0;
-        self.links.iter_mut().for_each(|link| link.scheduler.promises = promises);
     }
 
     fn take_pending(&mut self, id: RequestId) -> Option<PendingRequest> {

@@ -40,7 +40,7 @@ impl Endpoint {
                     let payload = len.saturating_sub(DATA_HEADER_BYTES) as u32;
                     let state = &mut self.links[usize::from(link)];
                     state.issued += 1;
-                    let completes = state.scheduler.issued(now, PacketClass::BestEffort, payload);
+                    let completes = state.scheduler.issued(now, PacketClass::BestEffort, payload, self.promises > 0);
                     return Some(Transmit { frame, len, peer: control.peer, message: None, completes });
                 }
                 NextFrame::Channel(id) => {
@@ -63,7 +63,7 @@ impl Endpoint {
         let LinkState { scheduler, issued, .. } = &mut self.links[usize::from(link)];
         *issued += 1;
         let begins = scheduler.busy_until.max(now);
-        let completes = scheduler.issued(now, class, payload);
+        let completes = scheduler.issued(now, class, payload, self.promises > 0);
         if !is_real_time && scheduler.has_current(now) {
             // It must not be before what is current: that one waits by our mistake.
             self.gaps.note(now, TimeLoss { own: completes.since(begins), ..TimeLoss::default() });

@@ -94,9 +94,6 @@ pub struct LinkScheduler {
     pub busy_until: Instant,
     /// The number of packets that the device takes at the moment; for the caller to set.
     pub room: usize,
-    /// True if anything is promised on this host; for the caller to set. While nothing is, packets start as soon as the link takes them
-    /// ([`LinkModel::spacing`]). At the first promise the link holds less than A and a packet, as it does from then on.
-    pub promises: bool,
     /// While the executive is held: from when on the next packet of best effort, or control frame, may start.
     held_until: Option<Instant>,
 }
@@ -116,7 +113,6 @@ impl LinkScheduler {
             deadlines: alloc::vec![Instant::MAX; capacity].into_boxed_slice(),
             busy_until: Instant::ZERO,
             room: 0,
-            promises: false,
             held_until: None,
         }
     }
@@ -207,8 +203,9 @@ impl LinkScheduler {
     }
 
     /// Notes that a packet with `payload` bytes was handed over at `now`; returns when its transmission ends by the model. The next one
-    /// starts later where packets are spaced.
-    pub fn issued(&mut self, now: Instant, class: PacketClass, payload: u32) -> Instant {
+    /// starts later where packets are spaced ([`LinkModel::spacing`]), if this host `promises` anything. While it does not, packets start as
+    /// soon as the link takes them. At the first promise the link holds less than A and a packet, as it does from then on.
+    pub fn issued(&mut self, now: Instant, class: PacketClass, payload: u32, promises: bool) -> Instant {
         let payload = match class {
             PacketClass::RealTime => payload,
             PacketClass::BestEffort => {
@@ -218,7 +215,7 @@ impl LinkScheduler {
             }
         };
         let unspaced = self.config.model.unspaced();
-        let model = if self.promises { self.config.model } else { unspaced };
+        let model = if promises { self.config.model } else { unspaced };
         let begins = self.busy_until.max(now);
         self.busy_until = begins + model.occupancy(payload);
         self.room = self.room.saturating_sub(1);
@@ -286,7 +283,7 @@ mod tests {
         let mut order = Vec::new();
         while let Some(next) = link.next(at(0), order.len() == 2, || true) {
             order.push(next);
-            link.issued(at(0), PacketClass::RealTime, 1);
+            link.issued(at(0), PacketClass::RealTime, 1, false);
         }
         assert_eq!(order, [NextFrame::Channel(3), NextFrame::Channel(2), NextFrame::Control, NextFrame::Channel(1)]);
         assert_eq!(link.next_time(false), Some(at(20)), "30 less the horizon of 10");
@@ -308,7 +305,7 @@ mod tests {
         }
         let mut issued = Vec::new();
         while let Some(NextFrame::Channel(id)) = link.next(at(0), false, || true) {
-            issued.push((id, link.issued(at(0), PacketClass::RealTime, 60).as_nanos()));
+            issued.push((id, link.issued(at(0), PacketClass::RealTime, 60, false).as_nanos()));
         }
         assert_eq!(issued, [(0, 60), (1, 120)], "120 ns of work cover 100");
         assert_eq!(link.next_time(false), Some(at(21)), "at 21 ns it holds only 99");
@@ -333,18 +330,18 @@ mod tests {
         }
         // Two at once: burst + ⌈s/spacing⌉ of the shortest span. Control frames come first, and count.
         assert_eq!(link.next(at(0), true, || true), Some(NextFrame::Control));
-        link.issued(at(0), PacketClass::BestEffort, 1);
+        link.issued(at(0), PacketClass::BestEffort, 1, false);
         assert_eq!(link.next(at(0), false, || true), Some(NextFrame::Channel(0)));
-        link.issued(at(0), PacketClass::BestEffort, 1);
+        link.issued(at(0), PacketClass::BestEffort, 1, false);
         assert_eq!((link.next(at(0), true, || true), link.next_time(true)), (None, Some(at(50))));
         // What is early goes on, current packets do, and neither takes from the budget.
         link.enqueue(at(0), 3, PacketHead::RealTime { release: at(20), deadline: at(90) });
         assert_eq!(link.next_time(true), Some(at(20)), "the early packet is next");
         assert_eq!(link.next(at(20), true, || true), Some(NextFrame::Channel(3)));
-        link.issued(at(20), PacketClass::RealTime, 1);
+        link.issued(at(20), PacketClass::RealTime, 1, false);
         link.enqueue(at(30), 4, current(70));
         assert_eq!(link.next(at(30), true, || true), Some(NextFrame::Channel(4)));
-        link.issued(at(30), PacketClass::RealTime, 1);
+        link.issued(at(30), PacketClass::RealTime, 1, false);
         assert_eq!((link.next(at(49), false, || true), link.next_time(false)), (None, Some(at(50))));
         assert_eq!(link.next(at(50), false, || true), Some(NextFrame::Channel(1)));
     }
@@ -357,7 +354,7 @@ mod tests {
         link.enqueue(at(0), 1, PacketHead::BestEffort);
         let mut order = Vec::new();
         while let Some(next) = link.next(at(0), order.is_empty(), || true) {
-            link.issued(at(0), PacketClass::BestEffort, 1);
+            link.issued(at(0), PacketClass::BestEffort, 1, false);
             if next == NextFrame::Answer && order.len() < 5 {
                 link.enqueue_answer();
             }
@@ -370,9 +367,9 @@ mod tests {
     #[test]
     fn a_best_effort_packet_occupies_the_link_like_the_smallest_that_was_declared() {
         let mut link = link_with(1000, 0, BestEffort { packet_min: 60, ..BestEffort::UNLIMITED });
-        assert_eq!(link.issued(at(0), PacketClass::BestEffort, 0), at(60), "an empty control frame, too");
-        assert_eq!(link.issued(at(0), PacketClass::BestEffort, 70), at(130));
-        assert_eq!(link.issued(at(0), PacketClass::RealTime, 1), at(131), "real time has its own declaration");
+        assert_eq!(link.issued(at(0), PacketClass::BestEffort, 0, false), at(60), "an empty control frame, too");
+        assert_eq!(link.issued(at(0), PacketClass::BestEffort, 70, false), at(130));
+        assert_eq!(link.issued(at(0), PacketClass::RealTime, 1, false), at(131), "real time has its own declaration");
     }
 
     /// A naive link with policed best effort: all hand-overs so far, and the waiting packets.
@@ -463,7 +460,7 @@ mod tests {
                     let Some(found) = found else { break };
                     control -= u32::from(found == NextFrame::Control);
                     let class = if naive.starts.len() > best_effort { PacketClass::BestEffort } else { PacketClass::RealTime };
-                    link.issued(at(now), class, 0);
+                    link.issued(at(now), class, 0, false);
                     handed_over += 1;
                 }
                 let due = promised.is_some_and(|promised| promised <= at(now));
@@ -491,7 +488,7 @@ mod tests {
             model.sort_unstable();
             for (_, _, id) in model {
                 prop_assert_eq!(link.next(at(0), false, || true), Some(NextFrame::Channel(id)));
-                link.issued(at(0), PacketClass::RealTime, 1);
+                link.issued(at(0), PacketClass::RealTime, 1, false);
             }
             prop_assert_eq!(link.next(at(0), false, || true), None);
         }
