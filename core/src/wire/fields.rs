@@ -179,16 +179,13 @@ impl Field {
     }
 }
 
-/// The values of a frame's fields, and which of them are repeated. What a message does not ask for may be of any length, and repeated.
-pub(super) struct Fields<'a> {
-    values: [Option<&'a [u8]>; ALL.len()],
-    repeated: [bool; ALL.len()],
-}
+/// The values of a frame's fields, or that they are repeated. What a message does not ask for may be of any length, and repeated.
+pub(super) struct Fields<'a>([Option<Result<&'a [u8], WireError>>; ALL.len()]);
 
 impl<'a> Fields<'a> {
     /// Reads all fields of `bytes`, and skips those with a tag that no field has.
     pub(super) fn read(mut bytes: &'a [u8]) -> Result<Self, WireError> {
-        let mut fields = Self { values: [None; ALL.len()], repeated: [false; ALL.len()] };
+        let mut fields = Self([None; ALL.len()]);
         while !bytes.is_empty() {
             let truncated = |expected| WireError::Truncated { found: bytes.len(), expected };
             let [tag, length, rest @ ..] = bytes else { return Err(truncated(FIELD_HEADER_BYTES)) };
@@ -198,17 +195,15 @@ impl<'a> Fields<'a> {
             };
             bytes = rest;
             let Some(slot) = usize::from(*tag).checked_sub(1).filter(|&slot| slot < ALL.len()) else { continue };
-            fields.repeated[slot] |= fields.values[slot].replace(value).is_some();
+            let found = if fields.0[slot].is_none() { Ok(value) } else { Err(WireError::Repeated(ALL[slot].name)) };
+            fields.0[slot] = Some(found);
         }
         Ok(fields)
     }
 
     /// A value, if it is there: once, and of a length that its tag allows.
     fn bytes(&self, field: Field) -> Result<Option<&'a [u8]>, WireError> {
-        let Some(value) = self.values[field.slot()] else { return Ok(None) };
-        if self.repeated[field.slot()] {
-            return Err(WireError::Repeated(field.name));
-        }
+        let Some(value) = self.0[field.slot()].transpose()? else { return Ok(None) };
         field.check_length(value.len()).map(|()| Some(value))
     }
 }
