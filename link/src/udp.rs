@@ -41,11 +41,11 @@ pub struct UdpConfig {
     pub bind: SocketAddr,
     /// Frames per system call, and frames that can be buffered: 1 to [`MAX_BATCH`].
     pub batch: usize,
-    /// Bytes of the socket's receive buffer to ask for, at most 1 GiB; `None` leaves the system's default. The kernel charges
-    /// its bookkeeping to it too: some 800 bytes for a small packet.
-    pub receive_buffer_bytes: Option<usize>,
+    /// Bytes of the socket's receive buffer to ask for, 1 to 1 GiB. The kernel charges its bookkeeping to it too: some 800
+    /// bytes for a small packet.
+    pub receive_buffer_bytes: usize,
     /// Bytes of the socket's send buffer to ask for, likewise.
-    pub send_buffer_bytes: Option<usize>,
+    pub send_buffer_bytes: usize,
     /// True to ask for the type of service of each datagram ([`Received::tos`]).
     pub receive_tos: bool,
 }
@@ -59,8 +59,8 @@ impl UdpConfig {
         Self {
             bind,
             batch: 64,
-            receive_buffer_bytes: Some(Self::DEFAULT_BUFFER_BYTES),
-            send_buffer_bytes: Some(Self::DEFAULT_BUFFER_BYTES),
+            receive_buffer_bytes: Self::DEFAULT_BUFFER_BYTES,
+            send_buffer_bytes: Self::DEFAULT_BUFFER_BYTES,
             receive_tos: false,
         }
     }
@@ -93,11 +93,10 @@ impl Udp {
     /// # Errors
     /// See [`LinkError`].
     pub fn bind(config: &UdpConfig) -> Result<Self, LinkError> {
-        let (receive, send) = (config.receive_buffer_bytes.unwrap_or(1), config.send_buffer_bytes.unwrap_or(1));
         for (field, found, most) in [
             ("batch", config.batch, MAX_BATCH),
-            ("receive_buffer_bytes", receive, 1 << 30),
-            ("send_buffer_bytes", send, 1 << 30),
+            ("receive_buffer_bytes", config.receive_buffer_bytes, 1 << 30),
+            ("send_buffer_bytes", config.send_buffer_bytes, 1 << 30),
         ] {
             OutOfRange::check(field, found as u64, 1, most as u64).map_err(LinkError::Config)?;
         }

@@ -313,7 +313,7 @@ proptest! {
 
 #[test]
 fn a_small_send_buffer_never_loses_or_disorders() {
-    let config = UdpConfig { send_buffer_bytes: Some(1), batch: 64, ..UdpConfig::new("127.0.0.1:0".parse().unwrap()) };
+    let config = UdpConfig { send_buffer_bytes: 1, batch: 64, ..UdpConfig::new("127.0.0.1:0".parse().unwrap()) };
     let (mut here, mut there) = (Udp::bind(&config).unwrap(), link("127.0.0.1:0"));
     let mut frames = HeapFrames::new(128, 1400);
     let to = there.local_address();
@@ -341,7 +341,7 @@ fn a_small_send_buffer_never_loses_or_disorders() {
 
 #[test]
 fn an_overflow_of_the_socket_is_counted() {
-    let config = UdpConfig { receive_buffer_bytes: Some(1), ..UdpConfig::new("127.0.0.1:0".parse().unwrap()) };
+    let config = UdpConfig { receive_buffer_bytes: 1, ..UdpConfig::new("127.0.0.1:0".parse().unwrap()) };
     let (mut here, mut there) = (link("127.0.0.1:0"), Udp::bind(&config).unwrap());
     let mut frames = HeapFrames::new(32, 1000);
     let to = there.local_address();
@@ -403,8 +403,8 @@ fn errors_of_binding_say_what_is_wrong() {
 #[test]
 fn the_buffers_that_were_got_are_reported() {
     let config = UdpConfig {
-        receive_buffer_bytes: Some(64 << 10),
-        send_buffer_bytes: Some(32 << 10),
+        receive_buffer_bytes: 64 << 10,
+        send_buffer_bytes: 32 << 10,
         ..UdpConfig::new("127.0.0.1:0".parse().unwrap())
     };
     let link = Udp::bind(&config).unwrap();

@@ -172,7 +172,7 @@ impl Wire {
         let bind = |ipv6, buffer| {
             Udp::bind(&UdpConfig {
                 batch: BATCH,
-                receive_buffer_bytes: Some(buffer),
+                receive_buffer_bytes: buffer,
                 receive_tos: true,
                 ..UdpConfig::new(loopback(ipv6))
             })

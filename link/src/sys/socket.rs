@@ -41,12 +41,8 @@ pub(super) fn set(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int,
     done(result)
 }
 
-/// Opens a non-blocking socket on `address` with what every link needs. Sizes are bytes; `None` leaves the system's.
-pub(crate) fn open(
-    address: SocketAddr,
-    receive_buffer: Option<usize>,
-    send_buffer: Option<usize>,
-) -> Result<BoundSocket, LinkError> {
+/// Opens a non-blocking socket on `address` with what every link needs. Sizes are bytes.
+pub(crate) fn open(address: SocketAddr, receive_buffer: usize, send_buffer: usize) -> Result<BoundSocket, LinkError> {
     let kernel = |what| move |source: io::Error| LinkError::Kernel { address, what, source };
     let (family, family_name) =
         if address.is_ipv6() { (AddressFamily::INET6, "IPv6") } else { (AddressFamily::INET, "IPv4") };
@@ -76,7 +72,7 @@ pub(crate) fn open(
     }
     set(socket, libc::SOL_SOCKET, SO_RXQ_OVFL, 1).map_err(kernel("SO_RXQ_OVFL"))?;
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).map_err(kernel("SO_TIMESTAMPNS"))?;
-    let buffers = buffers(socket, receive_buffer, send_buffer).map_err(kernel("SO_RCVBUF or SO_SNDBUF"))?;
+    let buffers = buffers(socket, Some(receive_buffer), Some(send_buffer)).map_err(kernel("SO_RCVBUF or SO_SNDBUF"))?;
 
     rustix::net::bind(&fd, &address).map_err(|error| match error {
         Errno::ADDRINUSE => LinkError::AddressInUse { address },
