@@ -47,8 +47,8 @@ impl Admission {
                 UpcallDenial::BreaksOthers
             })
         });
-        let refuse = |why| UpcallRefusal { why, fitting_cost: self.fitting_trusted_cost(upcall, priority) };
-        let id = reserved.map_err(refuse)?;
+        let grants = |cheaper: Upcall| self.decide_trusted(&cheaper, priority).is_ok();
+        let id = reserved.map_err(|why| UpcallRefusal { why, fitting_cost: fitting_cost(upcall, grants) })?;
         // A stage that cannot be longer stays as it is.
         let _ = self.relax(id, upcall.period());
         let stage = self.reservation(id).map_or(0, |held| held.deadlines().0);
@@ -64,11 +64,6 @@ impl Admission {
             Contract::new(1, 1, upcall.period(), 1, upcall.period()).map_err(|_| UpcallDenial::Utilisation)?;
         let newcomer = Reservation::running(self.machine.running(upcall, &contract), contract, priority);
         self.decide_newcomer(newcomer, upcall.period()).map_err(why)
-    }
-
-    /// The largest cost with which it would be granted.
-    fn fitting_trusted_cost(&self, upcall: Upcall, priority: u8) -> Option<Duration> {
-        fitting_cost(upcall, |cheaper| self.decide_trusted(&cheaper, priority).is_ok())
     }
 }
 

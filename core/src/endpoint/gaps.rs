@@ -46,7 +46,8 @@ fn remember(gaps: &mut VecDeque<Gap>, gap: Gap) -> Option<Gap> {
 /// The latest gaps. Older ones are forgotten, which can only turn `platform` into `laxity`, never the reverse: what this host wasted itself
 /// is remembered until it has caught up.
 pub(super) struct RecentGaps {
-    envelope: Interference,
+    /// The time that the platform may take without being blamed.
+    pub(super) envelope: Interference,
     /// The latest one first; at most [`REMEMBERED`].
     each: VecDeque<Gap>,
     /// Those before them, several in one; likewise.
@@ -64,11 +65,6 @@ impl RecentGaps {
         let [each, older] = [(); 2].map(|()| VecDeque::with_capacity(REMEMBERED));
         let wasted = (Instant::ZERO, Duration::ZERO);
         Self { envelope, each, older, latest: Instant::ZERO, wasted, caught_up: Instant::ZERO }
-    }
-
-    /// Swaps in `envelope`, the time that the platform may take without being blamed; it then holds the old one.
-    pub(super) fn count_on(&mut self, envelope: &mut Interference) {
-        core::mem::swap(&mut self.envelope, envelope);
     }
 
     /// Notes a gap that ended at `end` and took `taken` of the processor.

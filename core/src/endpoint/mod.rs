@@ -390,7 +390,7 @@ impl Endpoint {
 
     /// Replaces the envelope, which is what the platform may take without being to blame for a miss; `envelope` then holds the old one.
     pub fn count_on(&mut self, envelope: &mut Interference) {
-        self.gaps.count_on(envelope);
+        core::mem::swap(&mut self.gaps.envelope, envelope);
     }
 
     /// Hands the buffer of a delivered message back.

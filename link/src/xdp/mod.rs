@@ -244,7 +244,7 @@ impl Xdp {
 
     fn exchange_peers(&mut self) {
         if self.peers.exchange(&self.watcher.shared.directory) {
-            self.watcher.shared.look();
+            self.watcher.shared.wake.wake();
         }
     }
 

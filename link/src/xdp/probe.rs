@@ -79,7 +79,7 @@ fn try_out(shared: &WatcherShared, handlers: &Handlers, interface: u32, peer: So
         if begin.elapsed() > PATIENCE / 2 {
             return Err(failed("no way to it is known on the interface"));
         }
-        shared.look();
+        shared.wake.wake();
         wait(&mut [], Some(Duration::from_millis(20))).map_err(|source| failed(&source.to_string()))?;
     };
     let kernel = |source: io::Error| failed(&format!("it could not be tried: {source}"));

@@ -67,7 +67,8 @@ pub(super) struct Watcher {
 
 pub(super) struct WatcherShared {
     pub(super) directory: PeerDirectory,
-    wake: Wake,
+    /// Has the thread look for peers that are new, and for questions.
+    pub(super) wake: Wake,
     stop: AtomicBool,
     /// The probes that are to be tried.
     questions: Mutex<Vec<ProbeRequest>>,
@@ -77,11 +78,6 @@ impl WatcherShared {
     /// Has a question pursued in the thread's network namespace.
     pub(super) fn ask(&self, question: ProbeRequest) {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner).push(question);
-        self.wake.wake();
-    }
-
-    /// Has the thread look for peers that are new.
-    pub(super) fn look(&self) {
         self.wake.wake();
     }
 }
