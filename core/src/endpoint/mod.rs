@@ -518,7 +518,10 @@ impl Endpoint {
         let found = FrameTimes { transit: self.clocks.transit(channel.state.clock, found, header), ..found };
         let Some(receiving) = channel.job.try_as_receiver_mut() else {
             self.promised_frames += 1;
-            return self.pass_on(found, place, &view, frame);
+            let Some(inward) = self.channels.key_at(place) else { return Some(frame) };
+            let refused = self.pass_on(found, inward, &view, frame);
+            self.conclude_if_complete(now, inward);
+            return refused;
         };
         let shares = receiving.shares_frames();
         let most = if shares { self.config.best_effort_frames - self.frames_shared } else { usize::MAX };

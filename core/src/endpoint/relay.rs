@@ -135,21 +135,8 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ data
 
-    /// A packet came for the inward side at `place`; gives the frame back if it is not taken.
+    /// A packet came for this inward side; gives the frame back if it is not taken.
     pub(super) fn pass_on(
-        &mut self,
-        found: FrameTimes,
-        place: u32,
-        view: &DataView<'_>,
-        frame: FrameId,
-    ) -> Option<FrameId> {
-        let Some(inward) = self.channels.key_at(place) else { return Some(frame) };
-        let refused = self.pass_to(found, inward, view, frame);
-        self.conclude_if_complete(found.at, inward);
-        refused
-    }
-
-    fn pass_to(
         &mut self,
         found: FrameTimes,
         inward: ChannelId,
