@@ -32,7 +32,7 @@ impl Admission {
         if budget > limits::MAX_DEADLINE {
             return Err(unknown());
         }
-        let slack = budget.checked_sub(used).ok_or_else(|| shortfall(code, stage, used, budget, Some(used)))?;
+        let slack = budget.checked_sub(used).ok_or_else(|| shortfall(code, stage, used, budget))?;
         let (processor, link) = before.deadlines();
         // Under the composite rule both have the message's deadline.
         let shares = rule != Rule::Composite && before.job.is_some() && before.stream.is_some();

@@ -364,9 +364,7 @@ impl Admission {
         let mut test = newcomer.stream.map(|stream| self.link_test(Some(stream)));
         let link = on_link().within(of_link, within, least, test.as_mut())?;
         match least {
-            Some(least) if least > budget => {
-                Err(shortfall(Code::DeadlineSum, Stage::Route, least, budget, Some(least)))
-            }
+            Some(least) if least > budget => Err(shortfall(Code::DeadlineSum, Stage::Route, least, budget)),
             _ => Ok(newcomer.with(processor, link)),
         }
     }
@@ -501,19 +499,15 @@ pub(super) fn unknown() -> Refusal {
     Refusal::new(Code::BadParameters, Stage::Contract)
 }
 
-pub(super) fn shortfall(
-    code: Code,
-    stage: Stage,
-    need: Duration,
-    budget: Duration,
-    least: Option<Duration>,
-) -> Refusal {
-    Refusal { at: Some(Instant::ZERO + (need - budget)), least_deadline: least, ..Refusal::new(code, stage) }
+/// `need` is the least deadline, and more than `budget`.
+pub(super) fn shortfall(code: Code, stage: Stage, need: Duration, budget: Duration) -> Refusal {
+    Refusal { at: Some(Instant::ZERO + (need - budget)), least_deadline: Some(need), ..Refusal::new(code, stage) }
 }
 
 fn below_service(budget: Duration, service: Duration, least: Option<Duration>) -> Result<(), Refusal> {
     if budget < service {
-        return Err(shortfall(Code::DeadlineBelowServiceTime, Stage::Route, service, budget, least));
+        let short = shortfall(Code::DeadlineBelowServiceTime, Stage::Route, service, budget);
+        return Err(Refusal { least_deadline: least, ..short });
     }
     Ok(())
 }
