@@ -153,3 +153,11 @@ pub enum Event {
         dropped: u64,
     },
 }
+
+/// An address in the form of IPv6, where one of IPv4 is mapped.
+pub fn octets(address: core::net::IpAddr) -> [u8; 16] {
+    match address {
+        core::net::IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        core::net::IpAddr::V6(v6) => v6.octets(),
+    }
+}

@@ -1,11 +1,12 @@
 //! Values that no other host may guess: tokens, keys, and where a peer's token stands in the table of tokens.
 
 use core::hash::Hasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use siphasher::sip::SipHasher24;
 
 use crate::clock::MAX_EPOCH;
+use crate::event::octets;
 
 /// A keyed pseudo-random function (SipHash-2-4). Earlier values say nothing about the next one, and
 /// no peer without the key can make two peers' tokens meet. Each use has inputs of its own length.
@@ -40,7 +41,7 @@ impl Secret {
     /// Under what number the channel stands that `peer` knows by `token`; `receiving` if the peer opened it.
     pub(super) fn place(&self, peer: &SocketAddr, token: u64, receiving: bool) -> u64 {
         // The token of a sending channel is this host's own, and names it without a peer.
-        let (address, port) = if receiving { (octets(peer), peer.port()) } else { ([0; 16], 0) };
+        let (address, port) = if receiving { (octets(peer.ip()), peer.port()) } else { ([0; 16], 0) };
         self.of(&[&address, &port.to_be_bytes(), &token.to_be_bytes(), &[receiving.into()]])
     }
 
@@ -48,18 +49,11 @@ impl Secret {
     /// the slot, so that this host finds it again.
     pub(super) fn challenge(&self, peer: &SocketAddr, token: u64, slot: u64) -> u64 {
         let (port, token, began) = (peer.port().to_be_bytes(), token.to_be_bytes(), slot.to_be_bytes());
-        self.of(&[&octets(peer), &port, &token, &began]) << 8 | slot & 0xFF
+        self.of(&[&octets(peer.ip()), &port, &token, &began]) << 8 | slot & 0xFF
     }
 
     /// Which of `shares` the peer's host has, from 0 on.
     pub(super) fn share(&self, peer: &SocketAddr, shares: u8) -> u8 {
-        (self.of(&[&octets(peer)]) % u64::from(shares)) as u8
-    }
-}
-
-fn octets(peer: &SocketAddr) -> [u8; 16] {
-    match peer.ip() {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
+        (self.of(&[&octets(peer.ip())]) % u64::from(shares)) as u8
     }
 }

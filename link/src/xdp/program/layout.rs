@@ -1,9 +1,10 @@
 //! Sizes, places and classes that `demux.bpf.c` has, too. Both assert the same figures.
 
 use std::mem::offset_of;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
+pub(super) use laxity_core::event::octets;
 use laxity_core::receive::ArrivalClass;
 use laxity_core::units::Duration;
 
@@ -97,13 +98,6 @@ impl From<SocketAddr> for Sender {
         let (words, _) = octets.as_chunks();
         let address = [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])];
         Self { address, port: peer.port().to_be(), unused: [0; 3] }
-    }
-}
-
-pub(super) fn octets(address: IpAddr) -> Address {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
     }
 }
 
