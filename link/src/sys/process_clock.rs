@@ -1,12 +1,11 @@
 //! A clock of this process alone that drifts and steps, for a laboratory with two clocks on one machine: the reading of [`now`](super::now) is a linear function of
-//! CLOCK_MONOTONIC. Without one, reading the time costs a relaxed load and a branch more.
+//! CLOCK_MONOTONIC. Without one, reading the time costs a load and a branch more.
 //!
 //! It never runs backwards: a step goes forward. Points in time from the kernel are converted to it ([`from_kernel`]), and spans for which the
 //! kernel is to wait are converted back (`kernel_span`). Not subject to it: CLOCK_REALTIME, processor time, `std::time::Instant`, other processes, and BPF
 //! programs. [`clock_identity`](super::clock_identity) does not know of it: give the process a time namespace of its own as well.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
+use std::sync::OnceLock;
 
 use laxity_core::units::{Duration, Instant};
 
@@ -17,13 +16,10 @@ pub const MOST_DRIFT_PPM: i32 = 100_000;
 
 const PPM: i128 = 1_000_000;
 
-/// True if there is one.
-static IS_SET: AtomicBool = AtomicBool::new(false);
-static BASE: AtomicU64 = AtomicU64::new(0);
-static DRIFT_PPM: AtomicI32 = AtomicI32::new(0);
-/// The time at which it steps, by CLOCK_MONOTONIC; written after the size of the step.
-static STEP_AT: AtomicU64 = AtomicU64::new(u64::MAX);
-static STEP_BY: AtomicU64 = AtomicU64::new(0);
+/// If there is one: the time from which on it drifts, by CLOCK_MONOTONIC, and by how many parts per million.
+static BASE_AND_DRIFT: OnceLock<(Instant, i32)> = OnceLock::new();
+/// The time at which it steps, by CLOCK_MONOTONIC, and the size of the step.
+static STEP: OnceLock<(Instant, Duration)> = OnceLock::new();
 
 /// Gives the process a clock of its own, which is faster than CLOCK_MONOTONIC by so many parts per million, or slower. Call it once, before the
 /// process starts another thread.
@@ -33,10 +29,8 @@ static STEP_BY: AtomicU64 = AtomicU64::new(0);
 pub fn set_process_clock(drift_ppm: i32) {
     let limit = MOST_DRIFT_PPM.unsigned_abs();
     assert!(drift_ppm.unsigned_abs() <= limit, "a clock that drifts by {drift_ppm} ppm, expected {limit} at most");
-    assert!(!IS_SET.load(Relaxed), "the process has a clock of its own already");
-    BASE.store(kernel_now().as_nanos(), Relaxed);
-    DRIFT_PPM.store(drift_ppm, Relaxed);
-    IS_SET.store(true, Release);
+    let is_first = BASE_AND_DRIFT.set((kernel_now(), drift_ppm)).is_ok();
+    assert!(is_first, "the process has a clock of its own already");
 }
 
 /// Makes the process's own clock step forward by `by` once it reads `at`, which lies ahead. Call it once.
@@ -45,27 +39,26 @@ pub fn set_process_clock(drift_ppm: i32) {
 /// If the process has no clock of its own, or if that clock has a step already.
 pub fn step_process_clock(at: Instant, by: Duration) {
     let line = line().expect("a process with a clock of its own");
-    assert!(line.step_at == Instant::MAX, "the clock has a step already");
-    STEP_BY.store(by.as_nanos(), Relaxed);
-    STEP_AT.store(line.when(at).as_nanos(), Release);
+    let is_first = STEP.set((line.when(at), by)).is_ok();
+    assert!(is_first, "the clock has a step already");
 }
 
 /// The reading of the process's clock when CLOCK_MONOTONIC reads `kernel`.
 #[inline]
 pub fn from_kernel(kernel: Instant) -> Instant {
-    if IS_SET.load(Relaxed) { reading(kernel) } else { kernel }
+    if has_process_clock() { reading(kernel) } else { kernel }
 }
 
 /// For how long the kernel has to wait until the process's clock has moved on by `span`: rounded up, and not longer than until a step passes that.
 #[inline]
 pub(crate) fn kernel_span(span: Duration) -> Duration {
-    if IS_SET.load(Relaxed) { waited(span) } else { span }
+    if has_process_clock() { waited(span) } else { span }
 }
 
 /// True if the process has a clock of its own.
 #[inline]
 pub(crate) fn has_process_clock() -> bool {
-    IS_SET.load(Relaxed)
+    BASE_AND_DRIFT.get().is_some()
 }
 
 /// True if that has made its step.
@@ -86,12 +79,9 @@ fn waited(span: Duration) -> Duration {
 }
 
 fn line() -> Option<ClockLine> {
-    IS_SET.load(Acquire).then(|| ClockLine {
-        base: Instant::from_nanos(BASE.load(Relaxed)),
-        drift_ppm: DRIFT_PPM.load(Relaxed),
-        step_at: Instant::from_nanos(STEP_AT.load(Acquire)),
-        step_by: Duration::from_nanos(STEP_BY.load(Relaxed)),
-    })
+    let &(base, drift_ppm) = BASE_AND_DRIFT.get()?;
+    let (step_at, step_by) = STEP.get().copied().unwrap_or((Instant::MAX, Duration::ZERO));
+    Some(ClockLine { base, drift_ppm, step_at, step_by })
 }
 
 /// The reading of such a clock: from `base` on it drifts, and at `step_at` by CLOCK_MONOTONIC it steps.
