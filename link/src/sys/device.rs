@@ -15,48 +15,39 @@ const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 
-/// An offload of a device.
+/// An offload of a device. Its number is the command that asks whether it is on (ETHTOOL_GRXCSUM and so on); the next one sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// The device checks checksums.
-    ReceiveChecksum,
+    ReceiveChecksum = 0x14,
     /// The device computes checksums.
-    TransmitChecksum,
+    TransmitChecksum = 0x16,
     /// The device cuts TCP's large packets.
-    TransmitSegmentation,
+    TransmitSegmentation = 0x1e,
     /// The kernel cuts large packets late.
-    GenericSegmentation,
+    GenericSegmentation = 0x23,
     /// The kernel joins packets before the protocols see them.
-    GenericReceive,
+    GenericReceive = 0x2b,
 }
 
-/// A setting that is one number, `struct ethtool_value`.
-pub(super) enum Setting {
-    /// 1 if it is on.
-    Offload(Offload),
-    /// ETH_FLAG_TXVLAN and so on.
-    Flags,
-}
+/// A setting that is one number, `struct ethtool_value`, by the command that gets it. The next one sets it.
+pub(super) struct Setting(u32);
 
 impl Setting {
-    /// The commands that get and set it: ETHTOOL_GRXCSUM and so on.
-    const fn commands(&self) -> [u32; 2] {
-        match self {
-            Self::Offload(Offload::ReceiveChecksum) => [0x14, 0x15],
-            Self::Offload(Offload::TransmitChecksum) => [0x16, 0x17],
-            Self::Offload(Offload::TransmitSegmentation) => [0x1e, 0x1f],
-            Self::Offload(Offload::GenericSegmentation) => [0x23, 0x24],
-            Self::Offload(Offload::GenericReceive) => [0x2b, 0x2c],
-            Self::Flags => [0x25, 0x26],
-        }
+    /// ETH_FLAG_TXVLAN and so on.
+    pub(super) const FLAGS: Self = Self(0x25);
+
+    /// 1 if the offload is on.
+    pub(super) fn of(offload: Offload) -> Self {
+        Self(offload as u32)
     }
 
     pub(super) fn get(&self, device: &str) -> io::Result<u32> {
-        Self::exchange(device, self.commands()[0], 0)
+        Self::exchange(device, self.0, 0)
     }
 
     pub(super) fn set(&self, device: &str, value: u32) -> io::Result<()> {
-        Self::exchange(device, self.commands()[1], value).map(drop)
+        Self::exchange(device, self.0 + 1, value).map(drop)
     }
 
     fn exchange(device: &str, command: u32, value: u32) -> io::Result<u32> {
@@ -165,7 +156,7 @@ pub fn speed(device: &str) -> io::Result<Option<u32>> {
 /// # Errors
 /// `Unsupported` where the device knows no such thing; no such device.
 pub fn offload(device: &str, offload: Offload) -> io::Result<bool> {
-    Ok(Setting::Offload(offload).get(device)? != 0)
+    Ok(Setting::of(offload).get(device)? != 0)
 }
 
 /// The time for which a device may keep interrupts back.

@@ -20,7 +20,7 @@ const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN, `Unsupported` where the device cannot, no such device.
 pub fn set_offload(device: &str, offload: Offload, on: bool) -> io::Result<()> {
-    Setting::Offload(offload).set(device, on.into())
+    Setting::of(offload).set(device, on.into())
 }
 
 /// Makes the device keep a VLAN's tag in the packet instead of beside it, in both directions.
@@ -28,8 +28,8 @@ pub fn set_offload(device: &str, offload: Offload, on: bool) -> io::Result<()> {
 /// # Errors
 /// As [`set_offload`].
 pub fn keep_vlan_tags(device: &str) -> io::Result<()> {
-    let flags = Setting::Flags.get(device)?;
-    Setting::Flags.set(device, flags & !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN))
+    let flags = Setting::FLAGS.get(device)?;
+    Setting::FLAGS.set(device, flags & !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN))
 }
 
 /// True if the device takes a VLAN's tag off received packets, and keeps it beside the packet.
@@ -37,7 +37,7 @@ pub fn keep_vlan_tags(device: &str) -> io::Result<()> {
 /// # Errors
 /// `Unsupported` where the device cannot say; no such device.
 pub fn takes_vlan_tags(device: &str) -> io::Result<bool> {
-    Ok(Setting::Flags.get(device)? & ETH_FLAG_RXVLAN != 0)
+    Ok(Setting::FLAGS.get(device)? & ETH_FLAG_RXVLAN != 0)
 }
 
 /// True if it is left to the device to put a VLAN's tag into packets that it sends: until then the tag stands beside the packet.
@@ -45,7 +45,7 @@ pub fn takes_vlan_tags(device: &str) -> io::Result<bool> {
 /// # Errors
 /// `Unsupported` where the device cannot say; no such device.
 pub fn adds_vlan_tags(device: &str) -> io::Result<bool> {
-    Ok(Setting::Flags.get(device)? & ETH_FLAG_TXVLAN != 0)
+    Ok(Setting::FLAGS.get(device)? & ETH_FLAG_TXVLAN != 0)
 }
 
 /// `struct ethtool_channels`: of queues that only receive, that only send, and that do both.
