@@ -226,8 +226,7 @@ impl<F: Frames> Driver<F> {
     }
 
     /// Mailboxes, and the links if it is time.
-    fn take_inputs(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
-        let mut now = now;
+    fn take_inputs(&mut self, mut now: Instant, env: &mut impl Environment<F>) -> Instant {
         let taken = self.take_messages(now, env);
         if taken > 0 {
             let work = WorkDone::of(Piece::Submit, taken);
@@ -314,8 +313,7 @@ impl<F: Frames> Driver<F> {
     }
 
     /// Hands packets over until each link holds enough; returns the time at which that was done. Part of [`turn`](Self::turn).
-    pub fn feed(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
-        let mut now = now;
+    pub fn feed(&mut self, mut now: Instant, env: &mut impl Environment<F>) -> Instant {
         self.progress.unfed = 0;
         for link in 0..env.links() {
             self.endpoint.note_departed(link, env.passed(link).departed);

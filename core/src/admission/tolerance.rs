@@ -19,6 +19,7 @@ use super::link::PacketStream;
 use super::machine::Machine;
 use super::reserve::{Admission, ReservationId};
 use super::split::LONGEST;
+use super::upcalls::{UpcallDenial, UpcallRefusal};
 use super::{Code, Refusal, Stage};
 use crate::contract::Contract;
 use crate::limits;
@@ -111,14 +112,19 @@ impl Admission {
         Err(refused.unwrap_or(Refusal::new(Code::Tolerance, Stage::Route)))
     }
 
-    /// This host as upcalls need it, which tolerate nothing; `None` if it is so.
-    pub(super) fn for_upcalls(&self) -> Result<Option<Self>, Refusal> {
+    /// Reserves something for an upcall, on this host as upcalls need it, which tolerate nothing.
+    pub(super) fn for_upcalls<T>(
+        &mut self,
+        reserve: impl FnOnce(&mut Self) -> Result<T, UpcallRefusal>,
+    ) -> Result<T, UpcallRefusal> {
         if self.place().is_none_or(|place| place == 0) {
-            return Ok(None);
+            return reserve(self);
         }
-        let host = self.counting_on(0)?;
-        host.keeps_tolerances()?;
-        Ok(Some(host))
+        let other = self.counting_on(0).and_then(|host| host.keeps_tolerances().map(|()| host));
+        let mut host = other.map_err(|_| UpcallRefusal { why: UpcallDenial::BreaksOthers, fitting_cost: None })?;
+        let reserved = reserve(&mut host)?;
+        *self = host;
+        Ok(reserved)
     }
 
     /// True if no channel misses more often than it tolerates.

@@ -32,27 +32,23 @@ impl Admission {
         upcall: Upcall,
         priority: u8,
     ) -> Result<(ReservationId, Duration), UpcallRefusal> {
-        let refused = |_| UpcallRefusal { why: UpcallDenial::BreaksOthers, fitting_cost: None };
-        if let Some(mut host) = self.for_upcalls().map_err(refused)? {
-            let reserved = host.reserve_trusted(upcall, priority)?;
-            *self = host;
-            return Ok(reserved);
-        }
-        let decided = self.decide_trusted(&upcall, priority);
-        let reserved = decided.and_then(|held| {
-            let id = self.insert(held).map_err(|_| UpcallDenial::Memory)?;
-            let kept = self.keeps_tolerances();
-            kept.map(|()| id).map_err(|_| {
-                self.release(id);
-                UpcallDenial::BreaksOthers
-            })
-        });
-        let grants = |cheaper: Upcall| self.decide_trusted(&cheaper, priority).is_ok();
-        let id = reserved.map_err(|why| UpcallRefusal { why, fitting_cost: fitting_cost(upcall, grants) })?;
-        // A stage that cannot be longer stays as it is.
-        let _ = self.relax(id, upcall.period());
-        let stage = self.reservation(id).map_or(0, |held| held.deadlines().0);
-        Ok((id, Duration::from_nanos(stage)))
+        self.for_upcalls(|host| {
+            let decided = host.decide_trusted(&upcall, priority);
+            let reserved = decided.and_then(|held| {
+                let id = host.insert(held).map_err(|_| UpcallDenial::Memory)?;
+                let kept = host.keeps_tolerances();
+                kept.map(|()| id).map_err(|_| {
+                    host.release(id);
+                    UpcallDenial::BreaksOthers
+                })
+            });
+            let grants = |cheaper: Upcall| host.decide_trusted(&cheaper, priority).is_ok();
+            let id = reserved.map_err(|why| UpcallRefusal { why, fitting_cost: fitting_cost(upcall, grants) })?;
+            // A stage that cannot be longer stays as it is.
+            let _ = host.relax(id, upcall.period());
+            let stage = host.reservation(id).map_or(0, |held| held.deadlines().0);
+            Ok((id, Duration::from_nanos(stage)))
+        })
     }
 
     fn decide_trusted(&self, upcall: &Upcall, priority: u8) -> Result<Reservation, UpcallDenial> {

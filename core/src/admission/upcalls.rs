@@ -145,14 +145,10 @@ impl Admission {
     /// # Errors
     /// The reason for a refusal, and the values that would fit.
     pub fn reserve_upcall(&mut self, upcall: Upcall, kind: UpcallKind) -> UpcallReserved {
-        let refused = |_| UpcallRefusal { why: UpcallDenial::BreaksOthers, fitting_cost: None };
-        if let Some(mut host) = self.for_upcalls().map_err(refused)? {
-            let reserved = host.reserve_upcall(upcall, kind)?;
-            *self = host;
-            return Ok(reserved);
-        }
-        let above = self.above(None);
-        self.upcalls.reserve(upcall, kind, &above)
+        self.for_upcalls(|host| {
+            let above = host.above(None);
+            host.upcalls.reserve(upcall, kind, &above)
+        })
     }
 
     /// Gives it back.
