@@ -14,7 +14,7 @@ use laxity_core::contract::Service;
 use laxity_core::event::{ChannelId, PeerRequest, SenderPace};
 use laxity_core::units::Duration;
 
-use crate::control::{ControlState, NoticeEffect};
+use crate::control::ControlState;
 use crate::executive::ExecutiveCommand;
 use crate::reception::RequestedChannel;
 
@@ -163,7 +163,7 @@ impl ControlState {
             part.confirmed = part.confirmed.min(spacing);
             (part.asked, part.told) = (spacing, Some((now, now)));
             self.arrivals.incoming.set_spacing(part.id, spaced(part.confirmed));
-            self.outcomes.push(NoticeEffect::Command(ExecutiveCommand::Space { channel: *channel, spacing }));
+            self.due.push(ExecutiveCommand::Space { channel: *channel, spacing });
         }
     }
 
@@ -185,11 +185,11 @@ impl ControlState {
                 self.arrivals.incoming.remove(part.id);
                 self.arrivals.may_be_faster = true;
                 known.part = None;
-                self.outcomes.push(NoticeEffect::Command(ExecutiveCommand::Close(channel)));
+                self.due.push(ExecutiveCommand::Close(channel));
             } else if now.duration_since(last) >= AGAIN {
                 part.told = Some((first, now));
                 let spacing = part.asked;
-                self.outcomes.push(NoticeEffect::Command(ExecutiveCommand::Space { channel, spacing }));
+                self.due.push(ExecutiveCommand::Space { channel, spacing });
             }
         }
     }

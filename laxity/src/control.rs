@@ -93,8 +93,10 @@ pub(crate) struct ControlState {
     /// Channels that are over, and when they are released: until then they hold what they held.
     pub(crate) lingering: Vec<(StdInstant, ChannelId, ChannelEntry)>,
     next_ticket: u64,
-    /// The results of a batch of notices, in order; they wait until the bounds allow for them.
-    pub(crate) outcomes: Vec<NoticeEffect>,
+    /// The commands that follow from a batch of notices, in order; they wait until the bounds allow for them.
+    pub(crate) due: Vec<ExecutiveCommand>,
+    /// The channels that are open then: their openers learn it, or they are closed again.
+    opened: Vec<(Opener, OpenedChannel)>,
     /// Channels have come, or are served in another way: what is published has to be computed again.
     pub(crate) bounds_are_stale: bool,
     /// The envelopes that the executive was told to count on.
@@ -105,16 +107,6 @@ pub(crate) struct ControlState {
     pub(crate) arrivals: Arrivals,
     /// The upcalls, and where their bounds are published.
     pub(crate) upcalls: Vec<(crate::upcall_reservations::UpcallReservation, Arc<UpcallRecord>)>,
-}
-
-/// The result of a notice.
-pub(crate) enum NoticeEffect {
-    Command(ExecutiveCommand),
-    /// The channel is open: its opener learns it, or the channel is closed again.
-    Opened {
-        opened: OpenedChannel,
-        reply: Opener,
-    },
 }
 
 /// A channel in transit into the endpoint.
@@ -305,17 +297,13 @@ impl HostShared {
         if let Some(interference) = counted_on {
             self.command(ExecutiveCommand::CountOn(Box::new(interference)));
         }
-        let outcomes = std::mem::take(&mut state.outcomes);
+        let (due, opened) = (std::mem::take(&mut state.due), std::mem::take(&mut state.opened));
         drop(state);
-        for outcome in outcomes {
-            match outcome {
-                NoticeEffect::Command(command) => self.command(command),
-                NoticeEffect::Opened { opened, reply } => {
-                    let channel = opened.channel;
-                    if reply.send(Ok(opened)).is_err() {
-                        self.command(ExecutiveCommand::Close(channel));
-                    }
-                }
+        due.into_iter().for_each(|command| self.command(command));
+        for (opener, opened) in opened {
+            let channel = opened.channel;
+            if opener.send(Ok(opened)).is_err() {
+                self.command(ExecutiveCommand::Close(channel));
             }
         }
     }
@@ -324,9 +312,8 @@ impl HostShared {
     fn release_lingering(&self) -> Option<StdDuration> {
         let now = StdInstant::now();
         let mut state = self.state();
-        let due: Vec<ChannelId> =
-            state.lingering.iter().filter(|(until, ..)| *until <= now).map(|(_, channel, _)| *channel).collect();
-        state.lingering.retain(|(until, ..)| *until > now);
+        let due = state.lingering.extract_if(.., |(until, ..)| *until <= now);
+        let due: Vec<ChannelId> = due.map(|(_, channel, _)| channel).collect();
         let next = state.lingering.iter().map(|(until, ..)| until.saturating_duration_since(now)).min();
         drop(state);
         for channel in due {
@@ -402,7 +389,7 @@ impl HostShared {
             false => self.admit(&mut state, request, may_rearrange),
         };
         if let Err(refusal) = decided {
-            state.push_command(ExecutiveCommand::Refuse { request: *request, refusal });
+            state.due.push(ExecutiveCommand::Refuse { request: *request, refusal });
         }
         decided != Ok(false)
     }
@@ -480,7 +467,7 @@ impl HostShared {
         let ticket = state.ticket(PendingChannel { known, accepted: Some(Box::new((end, grant))) });
         let slot = Box::new(ExecutivePort::Receive(slot));
         state.bounds_are_stale = true;
-        state.push_command(ExecutiveCommand::Accept { ticket, request: *request, incoming, slot });
+        state.due.push(ExecutiveCommand::Accept { ticket, request: *request, incoming, slot });
         Ok(true)
     }
 
@@ -503,7 +490,7 @@ impl HostShared {
                     Ok(stages) => stages.with_handover(state.admission.handover(id)),
                     Err(refusal) => {
                         let _ = opener.send(Err(Error::of_end(End::Refused(refusal), known.peer, false)));
-                        return state.push_command(ExecutiveCommand::Close(channel));
+                        return state.due.push(ExecutiveCommand::Close(channel));
                     }
                 }
             }
@@ -513,8 +500,8 @@ impl HostShared {
         let grant = Grant { stages, receive, covers, ..self.grant(&state.admission, known, same_clock) };
         let opened = OpenedChannel { channel, grant, marks };
         state.bounds_are_stale = true;
-        state.push_command(ExecutiveCommand::Begin { channel, stages });
-        state.outcomes.push(NoticeEffect::Opened { opened, reply: opener });
+        state.due.push(ExecutiveCommand::Begin { channel, stages });
+        state.opened.push((opener, opened));
     }
 
     /// The traffic on its link that is in the bound of a channel to `peer`.
@@ -554,7 +541,7 @@ impl HostShared {
         if known.is_receiving && matches!(end, End::Closed { .. }) {
             state.lingering.push((StdInstant::now() + LINGER, channel, known));
         } else {
-            state.push_command(ExecutiveCommand::Release(channel));
+            state.due.push(ExecutiveCommand::Release(channel));
         }
         drop(state);
         if let Some(opener) = opener {
@@ -575,7 +562,8 @@ impl ControlState {
             unreachable: Vec::new(),
             lingering: Vec::new(),
             next_ticket: 0,
-            outcomes: Vec::new(),
+            due: Vec::new(),
+            opened: Vec::new(),
             bounds_are_stale: false,
             counted_on: admission.platform().interference.envelopes.clone(),
             rearranging: None,
@@ -609,9 +597,6 @@ impl ControlState {
         Some(interference.clone())
     }
 
-    pub(crate) fn push_command(&mut self, command: ExecutiveCommand) {
-        self.outcomes.push(NoticeEffect::Command(command));
-    }
     /// All channels, including those in transit into the endpoint.
     pub(crate) fn channels(&self) -> impl Iterator<Item = &ChannelEntry> {
         let tickets = self.tickets.values().map(|ticket| &ticket.known);

@@ -108,7 +108,7 @@ impl HostShared {
         let stages = stages.collect();
         state.rearranging = Some(Vec::new());
         // After what was to begin before, and after the bounds are published.
-        state.push_command(ExecutiveCommand::Restage(stages));
+        state.due.push(ExecutiveCommand::Restage(stages));
         self.notified.notify();
     }
 
