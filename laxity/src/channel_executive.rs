@@ -8,11 +8,12 @@ use laxity_core::contract::Contract;
 use laxity_core::event::{End, Name};
 use laxity_core::figures::Figures;
 use laxity_core::send::SendCounters;
+use laxity_link::sys;
 
 use crate::control::HostShared;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::InlineExecutive;
+use crate::executive::{self, ExecutiveCommand, InlineExecutive};
 use crate::grant::Grant;
 use crate::handler_kernel::HandlerReserve;
 use crate::port::Port;
@@ -68,7 +69,12 @@ pub(crate) trait ChannelExecutive: Send + Sync {
 
 impl ChannelExecutive for HostShared {
     fn check_running(&self) -> Result<(), Error> {
-        self.check_running()
+        match () {
+            () if sys::forks() != self.forks => Err(Error::Forked),
+            () if executive::is_inside() => Err(Error::Interrupted),
+            () if self.is_stopped() => Err(Error::Stopped),
+            () => Ok(()),
+        }
     }
     fn doorbell(&self) -> &Arc<Doorbell> {
         &self.doorbell
@@ -80,7 +86,11 @@ impl ChannelExecutive for HostShared {
         self.kernel.as_ref()
     }
     fn close(&self, port: &Arc<Port>) {
-        self.close_port(port);
+        let channel =
+            self.state().channels.iter().find(|(_, known)| Arc::ptr_eq(&known.port, port)).map(|(channel, _)| *channel);
+        if let Some(channel) = channel {
+            self.command(ExecutiveCommand::Close(channel));
+        }
     }
     fn forget(&self, _: &Arc<Port>) {}
     fn send_counters(&self, port: &Port) -> SendCounters {
@@ -90,7 +100,8 @@ impl ChannelExecutive for HostShared {
         of_port(port, grant)
     }
     fn unlisten(&self, name: Name) {
-        self.unlisten(name);
+        self.state().listeners.retain(|other| other.name != name);
+        self.command(ExecutiveCommand::Unlisten(name));
     }
 }
 

@@ -198,15 +198,6 @@ impl HostShared {
         self.doorbell.poke();
     }
 
-    /// Closes the channel of `port`, unless it is over: its application has let go of it.
-    pub(crate) fn close_port(&self, port: &Arc<Port>) {
-        let channel =
-            self.state().channels.iter().find(|(_, known)| Arc::ptr_eq(&known.port, port)).map(|(channel, _)| *channel);
-        if let Some(channel) = channel {
-            self.command(ExecutiveCommand::Close(channel));
-        }
-    }
-
     /// The control thread: serves notices until the executive stops.
     pub(crate) fn serve(self: &Arc<Self>, mut notices: rtrb::Consumer<Notice>) {
         let (mut requests, mut asking) = (RequestQueue::new(now()), Vec::with_capacity(2 * BATCH));
@@ -358,7 +349,7 @@ impl HostShared {
                         drop(listener.send(Receiver::new(receive_port, installer, grant, home)));
                     }
                     Some((AcceptedEnd::Remote(application), grant)) if !application.accepted(&port, &grant) => {
-                        self.close_port(&port);
+                        self.close(&port);
                     }
                     Some((AcceptedEnd::Remote(_), _)) | None => {}
                 }

@@ -21,7 +21,7 @@ use crate::snapshot::{ChannelList, Direction};
 
 /// A name that peers may ask for.
 pub(crate) struct ListenedName {
-    name: Name,
+    pub(crate) name: Name,
     /// The only address that may ask; `None` if any may.
     from: Option<IpAddr>,
     listens: ListenTarget,
@@ -99,11 +99,6 @@ impl HostShared {
         drop(state);
         self.command(ExecutiveCommand::Listen(name));
         Ok(())
-    }
-
-    pub(crate) fn unlisten(&self, name: Name) {
-        self.state().listeners.retain(|other| other.name != name);
-        self.command(ExecutiveCommand::Unlisten(name));
     }
 }
 

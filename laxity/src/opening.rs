@@ -15,6 +15,7 @@ use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 
 use crate::advice;
+use crate::channel_executive::ChannelExecutive;
 use crate::control::{Application, ChannelEntry, HostShared, OpenedChannel, PendingChannel};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;

@@ -11,8 +11,7 @@ use laxity_core::units::Duration;
 use laxity_link::{LinkOver, sys};
 
 use crate::control::{Application, HostShared};
-use crate::error::Error;
-use crate::executive::{self, Executive, InlineExecutive, Monitor, SpinState};
+use crate::executive::{Executive, InlineExecutive, Monitor, SpinState};
 use crate::port::Port;
 use crate::realtime::Scheduling;
 use crate::signal::Notifier;
@@ -113,17 +112,6 @@ pub(crate) fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
 }
 
 impl HostShared {
-    /// # Errors
-    /// The executive is gone, or the calling thread may not ask it for anything.
-    pub(crate) fn check_running(&self) -> Result<(), Error> {
-        match () {
-            () if sys::forks() != self.forks => Err(Error::Forked),
-            () if executive::is_inside() => Err(Error::Interrupted),
-            () if self.is_stopped() => Err(Error::Stopped),
-            () => Ok(()),
-        }
-    }
-
     /// True if the executive is gone.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)

@@ -14,6 +14,7 @@ use laxity_core::event::ChannelId;
 use laxity_core::units::Duration;
 
 use crate::advice;
+use crate::channel_executive::ChannelExecutive;
 use crate::control::{ControlState, HostShared};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;

@@ -15,7 +15,7 @@ use crate::attach::free::FreeList;
 use crate::attach::layout::{BELL_BYTES, CHANNELS, ChannelMemory};
 use crate::attach::protocol::{AttachReply, EncodedChannel, EncodedError};
 use crate::attach::socket::Socket;
-use crate::channel_executive::of_port;
+use crate::channel_executive::{ChannelExecutive, of_port};
 use crate::control::{Application, HostShared};
 use crate::error::Error;
 use crate::grant::Grant;
@@ -202,7 +202,7 @@ impl AttachedClient {
         drop(held);
         names.into_iter().for_each(|name| shared.unlisten(name));
         let channels = std::mem::take(&mut locked(&self.held).channels);
-        channels.values().for_each(|channel| shared.close_port(&channel.port));
+        channels.values().for_each(|channel| shared.close(&channel.port));
     }
 }
 

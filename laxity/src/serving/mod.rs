@@ -54,6 +54,7 @@ use crate::attach::flags::ClientFlags;
 use crate::attach::layout::{self, BELL_BYTES, CHANNELS};
 use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedStatus, VERSION};
 use crate::attach::socket::{ReceiveResult, Socket};
+use crate::channel_executive::ChannelExecutive;
 use crate::control::{Application, HostShared};
 use crate::error::Error;
 use crate::executive::{ApplicationBell, ExecutiveCommand, MAX_APPLICATIONS};
@@ -446,11 +447,11 @@ impl ServerShared {
             }
             AttachRequest::Close { place } => {
                 let port = locked(&client.held).channels.get(&place).map(|channel| Arc::clone(&channel.port));
-                port.inspect(|port| self.shared.close_port(port));
+                port.inspect(|port| self.shared.close(port));
             }
             AttachRequest::Forget { place } => {
                 let forgotten = locked(&client.held).channels.remove(&place);
-                forgotten.inspect(|forgotten| self.shared.close_port(&forgotten.port));
+                forgotten.inspect(|forgotten| self.shared.close(&forgotten.port));
             }
             AttachRequest::Figures { ticket, place } => {
                 let figures = locked(&client.held).channels.get(&place).and_then(ClientChannel::counted);
@@ -496,7 +497,7 @@ impl ServerShared {
         match self.shared.open_for(&application, peer, name, spec) {
             // If the application has gone meanwhile, its channel goes, too.
             Ok((port, grant)) if !client.opened(&port, &grant, |channel| AttachReply::Opened { ticket, channel }) => {
-                self.shared.close_port(&port);
+                self.shared.close(&port);
             }
             Ok(_) => {}
             Err(error) => client.refuse(ticket, &error),
