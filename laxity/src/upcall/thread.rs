@@ -127,14 +127,14 @@ impl UpcallThread {
         let next_release = self.queue.next_release().unwrap_or(Instant::MAX);
         let look_at = self.table.looks_at();
         let limit = slot.timing.cost() * 2 + super::watch::PATIENCE;
-        let (outcome, units, used, blocked, end, was_stuck);
+        let (returned, units, used, blocked, end, was_stuck);
         self.announce(pick);
         match &mut slot.handler {
             RunHandler::Local(handler) | RunHandler::Reads(handler, _) => {
                 self.table.wires.watch.begin(place, sys::thread_id(), self.own, limit);
                 let (queue, wires) = (Some(&mut self.queue), &*self.table.wires);
                 let mut run = UpcallRun { pick: *pick, done: 0, next_release, look_at, queue, wires };
-                outcome = catch_unwind(AssertUnwindSafe(|| handler(&mut run)));
+                returned = catch_unwind(AssertUnwindSafe(|| handler(&mut run)));
                 units = run.done;
                 was_stuck = self.table.wires.watch.end();
                 end = now();
@@ -149,7 +149,7 @@ impl UpcallThread {
                 (used, blocked) = baton.pass(pick);
                 was_stuck = self.table.wires.watch.end();
                 end = now();
-                (outcome, units) = (Ok(Progress::Done), 1);
+                (returned, units) = (Ok(Progress::Done), 1);
                 self.own = sys::thread_processor_time();
                 // That this thread waited meanwhile is not a mistake of any upcall.
                 self.clock.stolen(end, Duration::ZERO);
@@ -160,27 +160,15 @@ impl UpcallThread {
         // What was done may take its part of C.
         let declared = slot.declared(pick.done, units);
         // What others took of a thread that did not give itself back also counts as its own: it had lost its priority.
-        let over = match was_stuck {
-            true => end.since(begin).saturating_sub(declared),
-            false => slot.used.saturating_sub(declared) + blocked,
-        };
-        if was_stuck {
+        let over = if was_stuck {
             self.clock.stolen(end, Duration::ZERO);
             self.stolen_until = end;
-        }
+            end.since(begin).saturating_sub(declared)
+        } else {
+            slot.used.saturating_sub(declared) + blocked
+        };
         self.busy.exceeded(&mut slot, over);
-        self.returned(end, pick, slot, (outcome.ok(), units));
-    }
-
-    /// Handles the return of a handler, or its panic (no progress).
-    fn returned(
-        &mut self,
-        end: Instant,
-        pick: &PickedRun,
-        slot: Box<Slot>,
-        (progress, units): (Option<Progress>, u32),
-    ) {
-        let (outcome, state) = slot.outcome(progress);
+        let (outcome, state) = slot.outcome(returned.ok());
         if slot.is_over_cost() && slot.overrun == Overrun::Demote {
             self.queue.demote(pick.id);
         }
