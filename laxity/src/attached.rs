@@ -20,7 +20,7 @@ use laxity_shm::ring::{RingReader, RingShape, RingWriter};
 
 use crate::attach::layout::{self, CHANNELS, ChannelMemory};
 use crate::attach::protocol::{AttachReply, AttachRequest, EncodedChannel, EncodedHost, VERSION};
-use crate::attach::socket::{ReceiveResult, Socket};
+use crate::attach::socket::Socket;
 use crate::calibration::Premises;
 use crate::calibration::watch::Gaps;
 use crate::channel_executive::ChannelExecutive;
@@ -103,22 +103,11 @@ impl ExecutiveConnection {
             return Err(Error::Served { status: 4, text });
         }
         let silent = || failed(std::io::ErrorKind::TimedOut.into());
-        // One that is just going accepts, and closes.
-        let gone = || failed(std::io::ErrorKind::ConnectionRefused.into());
         let until = StdInstant::now() + TO_ATTACH;
-        let next = || loop {
-            let left = until.saturating_duration_since(StdInstant::now());
-            match socket.receive::<AttachReply>(None, Some(left)) {
-                Ok(ReceiveResult::Message(AttachReply::NotAttached { status, why }, _)) => {
-                    break Err(Error::Served { status, text: why });
-                }
-                Ok(ReceiveResult::Message(tell, descriptors)) => break Ok((tell, descriptors)),
-                Ok(ReceiveResult::Gone) => break Err(gone()),
-                // Or a signal came.
-                Ok(ReceiveResult::Nothing) if left.is_zero() => break Err(silent()),
-                Ok(ReceiveResult::Nothing) => {}
-                Err(error) => break Err(failed(error)),
-            }
+        // One that is just going accepts, and closes.
+        let next = || match socket.receive_until(until).map_err(failed)? {
+            (AttachReply::NotAttached { status, why }, _) => Err(Error::Served { status, text: why }),
+            told => Ok(told),
         };
         // One that refuses may have said so and gone already: what it said is still there.
         let _ = socket.send(&AttachRequest::Attach { version: VERSION, command }, &[]);
@@ -128,8 +117,10 @@ impl ExecutiveConnection {
         drop(memory);
         let bell = Arc::new(layout::bell(&region, sys::Wake(bell)).map_err(failed)?);
         socket.send(&AttachRequest::Mapped, &[]).map_err(failed)?;
-        // Anything else: it is about to end.
-        let (AttachReply::Attached(told), _) = next()? else { return Err(gone()) };
+        let (AttachReply::Attached(told), _) = next()? else {
+            // It is about to end.
+            return Err(failed(std::io::ErrorKind::ConnectionRefused.into()));
+        };
         let mut told = *told;
         let pid = told.pid;
         // Shared memory carries instants. A socket does not leave the kernel, so only a time namespace can make the clocks differ.
@@ -390,10 +381,10 @@ fn listen(attached: &Weak<ExecutiveConnection>) {
     /// Looks whether this side is there that often.
     const LOOK: StdDuration = StdDuration::from_millis(200);
     while let Some(here) = attached.upgrade() {
-        match here.socket.receive::<AttachReply>(None, Some(LOOK)) {
-            Ok(ReceiveResult::Message(tell, _)) => here.hear(tell),
-            Ok(ReceiveResult::Nothing) => {}
-            Ok(ReceiveResult::Gone) | Err(_) => return here.lose(),
+        match here.socket.receive(None, LOOK) {
+            Ok(Some((tell, _))) => here.hear(tell),
+            Ok(None) => {}
+            Err(_) => return here.lose(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use laxity_link::sys::{PeerCredentials, peer_credentials, readable, wait};
 use rustix::io::Errno;
@@ -28,15 +28,6 @@ pub(crate) struct Socket {
     socket: OwnedFd,
     /// True if a send may wait for room for a while, on the side that trusts the other one.
     waits: bool,
-}
-
-/// The result of a read: a message, or the reason why there is none.
-pub(crate) enum ReceiveResult<T> {
-    Message(T, Vec<OwnedFd>),
-    /// The other side is gone.
-    Gone,
-    /// Time is up, or the other descriptor has something.
-    Nothing,
 }
 
 fn open() -> io::Result<OwnedFd> {
@@ -96,20 +87,37 @@ impl Socket {
         Ok(())
     }
 
+    /// As [`Self::receive`], until then.
+    ///
+    /// # Errors
+    /// As [`Self::receive`], and if no message came.
+    pub(crate) fn receive_until<T: DeserializeOwned>(&self, until: Instant) -> io::Result<(T, Vec<OwnedFd>)> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.receive(None, left)? {
+                Some(message) => return Ok(message),
+                None if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
+                // A signal came.
+                None => {}
+            }
+        }
+    }
+
     /// The next message; waits for it at most `timeout`, and no longer than `other` has nothing.
     ///
     /// # Errors
-    /// The other side sent something that is no such message.
+    /// The other side is gone, as if it had not accepted; or it sent something that is no such message.
     pub(crate) fn receive<T: DeserializeOwned>(
         &self,
         other: Option<BorrowedFd<'_>>,
-        timeout: Option<Duration>,
-    ) -> io::Result<ReceiveResult<T>> {
+        timeout: Duration,
+    ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let gone = || Err(io::ErrorKind::ConnectionRefused.into());
         let own = self.socket.as_fd();
         let mut waited = [own, other.unwrap_or(own)].map(readable);
-        let found = wait(&mut waited[..1 + usize::from(other.is_some())], timeout.map(Into::into))?;
+        let found = wait(&mut waited[..1 + usize::from(other.is_some())], Some(timeout.into()))?;
         if found == 0 || !waited[1].revents().is_empty() {
-            return Ok(ReceiveResult::Nothing);
+            return Ok(None);
         }
         let mut bytes = vec![0; MOST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -120,9 +128,9 @@ impl Socket {
         let received = loop {
             match rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
                 Ok(received) => break received,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(ReceiveResult::Nothing),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
                 Err(Errno::CONNRESET) if !std::mem::replace(&mut is_reset, true) => {}
-                Err(Errno::CONNRESET | Errno::PIPE) => return Ok(ReceiveResult::Gone),
+                Err(Errno::CONNRESET | Errno::PIPE) => return gone(),
                 Err(error) => return Err(error.into()),
             }
         };
@@ -133,11 +141,11 @@ impl Socket {
             }
         }
         if received.bytes == 0 {
-            return Ok(ReceiveResult::Gone);
+            return gone();
         }
         if received.flags.contains(ReturnFlags::TRUNC) || received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
         }
-        Ok(ReceiveResult::Message(serde_json::from_slice(&bytes[..received.bytes])?, descriptors))
+        Ok(Some((serde_json::from_slice(&bytes[..received.bytes])?, descriptors)))
     }
 }

@@ -53,7 +53,7 @@ use self::quotas::UserAccounts;
 use crate::attach::flags::ClientFlags;
 use crate::attach::layout::{self, BELL_BYTES, CHANNELS};
 use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedStatus, VERSION};
-use crate::attach::socket::{ReceiveResult, Socket};
+use crate::attach::socket::Socket;
 use crate::channel_executive::ChannelExecutive;
 use crate::control::{Application, HostShared};
 use crate::error::Error;
@@ -304,11 +304,11 @@ impl ServerShared {
         let leaving =
             DetachGuard { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
         while !client.flag.is_broken() && !self.is_over() {
-            match client.socket.receive::<AttachRequest>(Some(client.flag.kill.as_fd()), Some(LOOK)) {
-                Ok(ReceiveResult::Message(ask, _)) => self.answer(&client, ask),
-                Ok(ReceiveResult::Nothing) if client.flag.kill.drain() => break,
-                Ok(ReceiveResult::Nothing) => {}
-                Ok(ReceiveResult::Gone) | Err(_) => break,
+            match client.socket.receive(Some(client.flag.kill.as_fd()), LOOK) {
+                Ok(Some((ask, _))) => self.answer(&client, ask),
+                Ok(None) if client.flag.kill.drain() => break,
+                Ok(None) => {}
+                Err(_) => break,
             }
         }
         drop(leaving);
@@ -348,15 +348,7 @@ impl ServerShared {
                 return refuse(3, format!("{most} processes of user {user} are {what}"));
             }
         };
-        let next = || loop {
-            let left = until.saturating_duration_since(StdInstant::now());
-            match socket.receive::<AttachRequest>(None, Some(left)) {
-                // A signal came.
-                Ok(ReceiveResult::Nothing) if !left.is_zero() => {}
-                came => break came,
-            }
-        };
-        let Ok(ReceiveResult::Message(AttachRequest::Attach { version, .. }, _)) = next() else { return None };
+        let Ok((AttachRequest::Attach { version, .. }, _)) = socket.receive_until(until) else { return None };
         if version != VERSION {
             return refuse(5, format!("it speaks version {version}, this executive version {VERSION}"));
         }
@@ -370,7 +362,7 @@ impl ServerShared {
             Err(error) => return refuse(5, format!("memory and wake-ups for one more application: {error}")),
         };
         socket.send(&AttachReply::Region { bytes }, &[descriptor.as_fd(), bell.as_fd()]).ok()?;
-        let Ok(ReceiveResult::Message(AttachRequest::Mapped, _)) = next() else { return None };
+        let Ok((AttachRequest::Mapped, _)) = socket.receive_until(until) else { return None };
         if let Err(error) = region.seal(descriptor.as_fd()).and_then(|()| region.populate(0, bytes)) {
             return refuse(5, format!("the shared memory: {error}"));
         }
