@@ -31,7 +31,7 @@ use wasmtime::{
 
 use crate::error::Error;
 use crate::handler::{Disposition, Event, Handler, HandlerRecord, HandlerSpec, MessageCode, STATE_WORDS};
-use crate::wasm_shape::{MEMORY, ModuleShape, operator_costs, wrong};
+use crate::wasm_shape::{MEMORY, operator_costs, unseen_fuel, wrong};
 
 /// The largest size of a module, in bytes.
 pub const MAX_MODULE: usize = 256 << 10;
@@ -95,7 +95,8 @@ fn said(what: &str, error: &wasmtime::Error) -> Error {
 #[derive(Clone, Debug)]
 pub struct Module {
     compiled: Compiled,
-    shape: ModuleShape,
+    /// Fuel that it may use unseen ([`unseen_fuel`]).
+    unseen: u64,
     /// Pages of its memory.
     pages: u64,
     /// True if it may reply.
@@ -116,7 +117,7 @@ impl Module {
             return Err(wrong("it does not begin as a WebAssembly module of version 1 does (in its binary form)"));
         }
         let engine = ENGINE.as_ref().map_err(|problem| wrong(format!("the compiler cannot be set up: {problem}")))?;
-        let shape = ModuleShape::of(bytes)?;
+        let unseen = unseen_fuel(bytes)?;
         let compiled = Compiled::from_binary(engine, bytes).map_err(|error| said("it cannot be compiled", &error))?;
         for import in compiled.imports() {
             let function = match (import.module(), import.ty()) {
@@ -151,7 +152,7 @@ impl Module {
             _ => return Err(wrong("it exports no memory of the name `memory`")),
         };
         let replies = compiled.imports().any(|import| import.name() == "reply");
-        Ok(Self { compiled, shape, pages, replies })
+        Ok(Self { compiled, unseen, pages, replies })
     }
 
     /// Makes a handler, with a memory of its own.
@@ -248,9 +249,9 @@ impl FuelCost {
         let by_loads = left * 1_000 / (thousand + 1_000 * miss / u128::from(MEMORY));
         let units = u64::try_from(by_lines.max(by_loads)).unwrap_or(u64::MAX);
         // Putting the message there takes no longer than if the module did it.
-        let fuel = units.checked_sub(bytes.checked_add(module.shape.unseen)?)?;
+        let fuel = units.checked_sub(bytes.checked_add(module.unseen)?)?;
         // What has no loop ends: a module that could not do that once is refused, and not taken out by its first message.
-        let least = module.shape.unseen.checked_add(MAX_REPLIES as u64 * (CALL + 2 * bytes))?;
+        let least = module.unseen.checked_add(MAX_REPLIES as u64 * (CALL + 2 * bytes))?;
         Some(fuel).filter(|&fuel| fuel >= least)
     }
 }
@@ -264,8 +265,7 @@ struct InstanceState {
     is_late: bool,
     /// The replies, one behind the other, and where each ends.
     replies: Vec<u8>,
-    ends: [usize; MAX_REPLIES],
-    count: usize,
+    ends: Vec<usize>,
 }
 
 fn limits(memory: u64, elements: u64) -> StoreLimits {
@@ -294,12 +294,11 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<InstanceState>> {
         let Some(message) = contents.get(begin..begin.saturating_add(bytes)) else {
             return Err(wasmtime::Trap::MemoryOutOfBounds.into());
         };
-        if inside.count == MAX_REPLIES || inside.replies.len() + bytes > inside.replies.capacity() {
+        if inside.ends.len() == MAX_REPLIES || inside.replies.len() + bytes > inside.replies.capacity() {
             return Ok(-1);
         }
         inside.replies.extend_from_slice(message);
-        inside.ends[inside.count] = inside.replies.len();
-        inside.count += 1;
+        inside.ends.push(inside.replies.len());
         wasmtime::Result::Ok(0)
     })?;
     linker.func_wrap("laxity", "set", |mut caller: Caller<'_, InstanceState>, number: i32, value: i64| {
@@ -327,8 +326,7 @@ fn instantiate(module: &Module, record: &Arc<HandlerRecord>) -> Result<(Store<In
         limits: limits(MAX_PAGES << 16, MAX_ELEMENTS),
         is_late: false,
         replies: Vec::with_capacity(MAX_REPLY_BYTES),
-        ends: [0; MAX_REPLIES],
-        count: 0,
+        ends: Vec::with_capacity(MAX_REPLIES),
     };
     let mut store = Store::new(engine, inside);
     store.limiter(|inside| &mut inside.limits);
@@ -399,7 +397,7 @@ impl MeteredCall {
                 cost.entry,
                 cost.thousand,
                 cost.miss,
-                module.shape.unseen.saturating_add(room as u64)
+                module.unseen.saturating_add(room as u64)
             )));
         };
         let asked = i32::try_from(room).map_err(|_| wrong("messages of the channel are larger than its memory"))?;
@@ -427,7 +425,7 @@ impl MeteredCall {
         let inside = store.data_mut();
         inside.is_late = is_late;
         inside.replies.clear();
-        inside.count = 0;
+        inside.ends.clear();
         on_message.call(&mut *store, (*address, message.len() as i32)).map_err(drop)
     }
 }
@@ -445,7 +443,7 @@ impl MessageCode for WasmHandler {
         let running = self.running.as_mut().ok_or(())?;
         let returned = running.call(event.message(), event.late().is_some())?;
         let (inside, mut begin) = (running.store.data(), 0);
-        for end in &inside.ends[..inside.count] {
+        for end in &inside.ends {
             // What is not sent is counted.
             let _ = event.reply(&inside.replies[begin..*end]);
             begin = *end;

@@ -49,14 +49,6 @@ pub(crate) fn operator_costs() -> OperatorCost {
     cost
 }
 
-/// What is known of a module before it is compiled.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ModuleShape {
-    /// Fuel that may be used from one look at what is left to the next. Functions look when they begin, and at the beginning of each loop, but not
-    /// when a call returns: so it is what all functions of a chain of calls may use.
-    pub(crate) unseen: u64,
-}
-
 /// Functions of a module at most, and what each may have.
 const MAX_FUNCTIONS: usize = 1_000;
 const MAX_PARAMETERS: usize = 16;
@@ -72,99 +64,98 @@ struct FunctionShape {
     calls_through_table: bool,
 }
 
-impl ModuleShape {
-    /// Of bytes that may be anything.
-    ///
-    /// # Errors
-    /// It is no module, or larger than one may be.
-    pub(crate) fn of(bytes: &[u8]) -> Result<Self, Error> {
-        let unreadable = |error: wasmparser::BinaryReaderError| wrong(format!("it cannot be read: {error}"));
-        let costs = operator_costs();
-        let (mut imported, mut functions, mut in_tables) = (0, Vec::new(), Vec::new());
-        for part in wasmparser::Parser::new(0).parse_all(bytes) {
-            use wasmparser::Payload;
-            match part.map_err(unreadable)? {
-                Payload::TypeSection(types) => {
-                    for function in types.into_iter_err_on_gc_types() {
-                        let found = function.map_err(unreadable)?.params().len();
-                        if found > MAX_PARAMETERS {
-                            return Err(wrong(format!(
-                                "a function has {found} parameters, expected at most {MAX_PARAMETERS}"
-                            )));
-                        }
+/// Fuel that a module, of bytes that may be anything, may use from one look at what is left to the next. Functions look when they begin, and at
+/// the beginning of each loop, but not when a call returns: so it is what all functions of a chain of calls may use.
+///
+/// # Errors
+/// It is no module, or larger than one may be.
+pub(crate) fn unseen_fuel(bytes: &[u8]) -> Result<u64, Error> {
+    let unreadable = |error: wasmparser::BinaryReaderError| wrong(format!("it cannot be read: {error}"));
+    let costs = operator_costs();
+    let (mut imported, mut functions, mut in_tables) = (0, Vec::new(), Vec::new());
+    for part in wasmparser::Parser::new(0).parse_all(bytes) {
+        use wasmparser::Payload;
+        match part.map_err(unreadable)? {
+            Payload::TypeSection(types) => {
+                for function in types.into_iter_err_on_gc_types() {
+                    let found = function.map_err(unreadable)?.params().len();
+                    if found > MAX_PARAMETERS {
+                        return Err(wrong(format!(
+                            "a function has {found} parameters, expected at most {MAX_PARAMETERS}"
+                        )));
                     }
                 }
-                Payload::ImportSection(imports) => {
-                    for import in imports.into_imports() {
-                        imported += usize::from(matches!(import.map_err(unreadable)?.ty, wasmparser::TypeRef::Func(_)));
-                    }
-                }
-                Payload::ElementSection(elements) => {
-                    for element in elements {
-                        in_tables.extend(functions_of(element.map_err(unreadable)?.items).map_err(unreadable)?);
-                    }
-                }
-                Payload::CodeSectionEntry(body) => {
-                    if functions.len() == MAX_FUNCTIONS {
-                        return Err(wrong(format!("it has more than {MAX_FUNCTIONS} functions")));
-                    }
-                    functions.push(Self::function(&body, &costs)?);
-                }
-                Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
-                    return Err(wrong("it is a component, expected a module"));
-                }
-                _ => {}
             }
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    imported += usize::from(matches!(import.map_err(unreadable)?.ty, wasmparser::TypeRef::Func(_)));
+                }
+            }
+            Payload::ElementSection(elements) => {
+                for element in elements {
+                    in_tables.extend(functions_of(element.map_err(unreadable)?.items).map_err(unreadable)?);
+                }
+            }
+            Payload::CodeSectionEntry(body) => {
+                if functions.len() == MAX_FUNCTIONS {
+                    return Err(wrong(format!("it has more than {MAX_FUNCTIONS} functions")));
+                }
+                functions.push(function_shape(&body, &costs)?);
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
+                return Err(wrong("it is a component, expected a module"));
+            }
+            _ => {}
         }
-        let place = |function: u32| (function as usize).checked_sub(imported).filter(|place| *place < functions.len());
-        let in_tables: Vec<usize> = in_tables.into_iter().filter_map(place).collect();
-        let of_calls = |function: &FunctionShape| -> Vec<usize> {
-            let direct = function.calls.iter().filter_map(|call| place(*call as u32));
-            let through = in_tables.iter().copied().filter(|_| function.calls_through_table);
-            direct.chain(through).collect()
-        };
-        let calls: Vec<Vec<usize>> = functions.iter().map(of_calls).collect();
-        let mut chains = vec![CallChain::Unknown; functions.len()];
-        let mut unseen = 0;
-        for function in 0..functions.len() {
-            unseen = longest_chain(function, &functions, &calls, &mut chains)?.max(unseen);
-        }
-        Ok(Self { unseen })
     }
+    let place = |function: u32| (function as usize).checked_sub(imported).filter(|place| *place < functions.len());
+    let in_tables: Vec<usize> = in_tables.into_iter().filter_map(place).collect();
+    let of_calls = |function: &FunctionShape| -> Vec<usize> {
+        let direct = function.calls.iter().filter_map(|call| place(*call as u32));
+        let through = in_tables.iter().copied().filter(|_| function.calls_through_table);
+        direct.chain(through).collect()
+    };
+    let calls: Vec<Vec<usize>> = functions.iter().map(of_calls).collect();
+    let mut chains = vec![CallChain::Unknown; functions.len()];
+    let mut unseen = 0;
+    for function in 0..functions.len() {
+        unseen = longest_chain(function, &functions, &calls, &mut chains)?.max(unseen);
+    }
+    Ok(unseen)
+}
 
-    fn function(body: &wasmparser::FunctionBody<'_>, costs: &OperatorCost) -> Result<FunctionShape, Error> {
-        use wasmparser::Operator;
-        let unreadable = |error: wasmparser::BinaryReaderError| wrong(format!("it cannot be read: {error}"));
-        let bytes = body.range().len();
-        if bytes > MAX_FUNCTION_BYTES {
-            return Err(wrong(format!("a function has {bytes} bytes, expected at most {MAX_FUNCTION_BYTES}")));
-        }
-        let mut locals = 0u32;
-        for local in body.get_locals_reader().map_err(unreadable)? {
-            locals = locals.saturating_add(local.map_err(unreadable)?.0);
-        }
-        if locals > MAX_LOCALS {
-            return Err(wrong(format!("a function has {locals} local variables, expected at most {MAX_LOCALS}")));
-        }
-        let (mut function, mut nesting) = (FunctionShape::default(), 0u32);
-        for operator in body.get_operators_reader().map_err(unreadable)? {
-            let operator = operator.map_err(unreadable)?;
-            function.fuel = function.fuel.saturating_add(u64::try_from(costs.cost(&operator)).unwrap_or(0));
-            match operator {
-                Operator::Call { function_index } => function.calls.push(function_index as usize),
-                Operator::CallIndirect { .. } => function.calls_through_table = true,
-                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
-                    nesting += 1;
-                    if nesting > MAX_NESTING {
-                        return Err(wrong(format!("blocks of a function are nested more than {MAX_NESTING} deep")));
-                    }
-                }
-                Operator::End => nesting = nesting.saturating_sub(1),
-                _ => {}
-            }
-        }
-        Ok(function)
+fn function_shape(body: &wasmparser::FunctionBody<'_>, costs: &OperatorCost) -> Result<FunctionShape, Error> {
+    use wasmparser::Operator;
+    let unreadable = |error: wasmparser::BinaryReaderError| wrong(format!("it cannot be read: {error}"));
+    let bytes = body.range().len();
+    if bytes > MAX_FUNCTION_BYTES {
+        return Err(wrong(format!("a function has {bytes} bytes, expected at most {MAX_FUNCTION_BYTES}")));
     }
+    let mut locals = 0u32;
+    for local in body.get_locals_reader().map_err(unreadable)? {
+        locals = locals.saturating_add(local.map_err(unreadable)?.0);
+    }
+    if locals > MAX_LOCALS {
+        return Err(wrong(format!("a function has {locals} local variables, expected at most {MAX_LOCALS}")));
+    }
+    let (mut function, mut nesting) = (FunctionShape::default(), 0u32);
+    for operator in body.get_operators_reader().map_err(unreadable)? {
+        let operator = operator.map_err(unreadable)?;
+        function.fuel = function.fuel.saturating_add(u64::try_from(costs.cost(&operator)).unwrap_or(0));
+        match operator {
+            Operator::Call { function_index } => function.calls.push(function_index as usize),
+            Operator::CallIndirect { .. } => function.calls_through_table = true,
+            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
+                nesting += 1;
+                if nesting > MAX_NESTING {
+                    return Err(wrong(format!("blocks of a function are nested more than {MAX_NESTING} deep")));
+                }
+            }
+            Operator::End => nesting = nesting.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(function)
 }
 
 /// The functions that an element segment puts into tables.
