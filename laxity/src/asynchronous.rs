@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -142,9 +143,11 @@ impl<T: AsRef<[u8]> + Unpin> Sink<T> for MessageSink<T> {
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         ready!(self.as_mut().poll_flush(context))?;
         let Self { sender, descriptor, .. } = self.get_mut();
-        while !sender.has_closed()? {
-            ready!(poll_changed(descriptor, context))?;
+        loop {
+            match sender.finish_timeout(Duration::ZERO) {
+                Err(Error::WouldBlock) => ready!(poll_changed(descriptor, context))?,
+                finished => return Poll::Ready(finished.map(drop)),
+            }
         }
-        Poll::Ready(sender.finish().map(drop))
     }
 }

@@ -139,19 +139,14 @@ impl Sender {
         if self.channel.home.check_running().is_ok() || matches!(self.port.port.end(), Some(End::Closed { .. })) {
             return 0;
         }
-        if !self.channel.home.is_lost() {
-            // The channel has ended in order, but not all messages were sent when it did.
+        // Without a contract, or after an end in order, all that was not reported as sent may be lost.
+        let is_limited = self.channel.home.is_lost() && self.overload != Overload::Decay;
+        let Some(contract) = self.channel.grant.service.contract().filter(|_| is_limited) else {
             return self.port.put.saturating_sub(self.channel.home.send_counters(&self.port.port).sent);
-        }
-        let most = match self.channel.grant.service.contract().filter(|_| self.overload != Overload::Decay) {
-            Some(contract) => {
-                let in_transit = contract.deadline() + contract.most_ahead();
-                let in_one_deadline = in_transit.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1;
-                in_one_deadline + self.port.pending()
-            }
-            None => self.port.put.saturating_sub(self.channel.home.send_counters(&self.port.port).sent),
         };
-        self.port.put.min(most)
+        let in_transit = contract.deadline() + contract.most_ahead();
+        let in_one_deadline = in_transit.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1;
+        self.port.put.min(in_one_deadline + self.port.pending())
     }
 
     /// Sends `message`. Waits while the contract or the queue has no room, unless the channel's policy is
@@ -198,7 +193,7 @@ impl Sender {
     /// A descriptor for `poll` or `epoll`, as [`Receiver::descriptor`](crate::Receiver::descriptor).
     ///
     /// It is readable when the channel may have room in its queue again, or may have ended. Wait for it only after
-    /// [`Sender::try_send`] returned [`Error::WouldBlock`]. After [`Violation::Burst`], wait for the time that it states instead.
+    /// [`Sender::try_send`] or [`Sender::finish_timeout`] returned [`Error::WouldBlock`]. After [`Violation::Burst`], wait for the time that it states instead.
     ///
     /// # Errors
     /// [`Error::System`] if the process has no free descriptor, or can start no thread.
@@ -210,21 +205,6 @@ impl Sender {
     #[cfg(feature = "tokio")]
     pub(crate) fn waits(&self) -> bool {
         self.overload == Overload::Block
-    }
-
-    /// Begins to close the channel; true once it is closed. Until then the descriptor becomes readable when that may have
-    /// changed.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn has_closed(&mut self) -> Result<bool, Error> {
-        self.begin_close();
-        let port = &self.port.port;
-        let has_ended = |home: &dyn ChannelExecutive| {
-            // Before the end is looked for: the end of a channel is told before the executive goes.
-            let running = home.check_running();
-            if port.end().is_some() { Ok(true) } else { running.map(|()| false) }
-        };
-        let home = &*self.channel.home;
-        if !has_ended(home)? && port.signal.rearm() { has_ended(home) } else { Ok(port.end().is_some()) }
     }
 
     /// Lends memory for a message of `len` bytes, to be written in place and sent with [`Loan::send`]. Waits as [`Sender::send`] does.
@@ -300,20 +280,19 @@ impl Sender {
 
     fn finish_until(&mut self, until: Option<StdInstant>) -> Result<(SendCounters, Option<MessageCounts>), Error> {
         self.begin_close();
-        let port = Arc::clone(&self.port.port);
         loop {
-            let seen = port.signal.seen();
+            let seen = self.port.port.signal.seen();
             // Before the end is looked for: the end of a channel is told before the executive goes.
             let running = self.channel.home.check_running();
-            if let Some(end) = port.end() {
-                let counters = self.counters();
-                return match end {
-                    End::Closed { report } => Ok((counters, report)),
-                    other => Err(self.channel.home.of_end(other, self.channel.grant.peer)),
-                };
+            match self.end() {
+                Some(End::Closed { report }) => return Ok((self.counters(), report)),
+                Some(other) => return Err(self.channel.home.of_end(other, self.channel.grant.peer)),
+                None => running?,
             }
-            running?;
-            self.wait(seen, until)?;
+            match self.wait(seen, until) {
+                Err(Error::WouldBlock) if self.port.port.signal.rearm() => {}
+                waited => waited?,
+            }
         }
     }
 
