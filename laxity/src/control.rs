@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -24,7 +24,7 @@ use crate::calibration::{Backing, Guarantee};
 use crate::channel_executive::ChannelExecutive;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{ExecutiveCommand, InlineExecutive, Notice, PublishedCounters};
+use crate::executive::{ExecutiveCommand, InlineExecutive, Notice, PublishedState};
 use crate::experiments::Marks;
 use crate::grant::Grant;
 use crate::guard::{Coverage, GuardWatch};
@@ -36,7 +36,6 @@ use crate::rearranging::PeerAcceptance;
 use crate::receiver::Receiver;
 use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
 use crate::requests::{RequestQueue, WaitingRequest};
-use crate::signal::Notifier;
 use crate::sync::locked;
 use crate::upcall_figures::UpcallRecord;
 
@@ -49,8 +48,6 @@ const BATCH: usize = 64;
 /// The state of a host that application threads, the control thread and the executive share.
 pub(crate) struct HostShared {
     pub(crate) doorbell: Arc<Doorbell>,
-    pub(crate) notified: Arc<Notifier>,
-    pub(crate) stopped: Arc<AtomicBool>,
     /// The executive, if applications' threads do its work.
     pub(crate) inline: Option<Arc<dyn InlineExecutive>>,
     /// For handlers in the kernel.
@@ -68,7 +65,7 @@ pub(crate) struct HostShared {
     /// The guarantee of its grants.
     pub(crate) backing: Backing,
     /// What the executive publishes: its view of the premises of that guarantee, and its counters.
-    pub(crate) published: Arc<PublishedCounters>,
+    pub(crate) published: Arc<PublishedState>,
     /// The guard of its link, and the address that its packets are from.
     pub(crate) guard: Option<(GuardWatch, IpAddr)>,
     /// The longest time that a frame may wait until it is found.
@@ -188,7 +185,7 @@ impl HostShared {
     pub(crate) fn command(&self, mut command: ExecutiveCommand) {
         let mut commands = locked(&self.commands);
         while let Err(rtrb::PushError::Full(back)) = commands.push(command) {
-            if self.stopped.load(Ordering::SeqCst) {
+            if self.is_stopped() {
                 return;
             }
             command = back;
@@ -203,7 +200,7 @@ impl HostShared {
         let (mut requests, mut asking) = (RequestQueue::new(now()), Vec::with_capacity(2 * BATCH));
         let mut charged = thread_processor_time();
         loop {
-            let seen = self.notified.seen();
+            let seen = self.published.notified.seen();
             asking.clear();
             for _ in 0..BATCH {
                 match notices.pop() {
@@ -224,7 +221,7 @@ impl HostShared {
             if !notices.is_empty() {
                 continue;
             }
-            self.notified.wait(seen, [linger, again, decision].into_iter().flatten().min());
+            self.published.notified.wait(seen, [linger, again, decision].into_iter().flatten().min());
         }
     }
 
@@ -268,7 +265,7 @@ impl HostShared {
 
     /// No answers will come any more: all threads that wait are told.
     pub(crate) fn give_up(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
+        self.published.stopped.store(true, Ordering::SeqCst);
         self.rearranged.notify_all();
         let mut state = self.state();
         state.listeners.clear();

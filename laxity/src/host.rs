@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
@@ -27,9 +27,7 @@ use crate::config::HostConfig;
 use crate::control::{ControlState, HostShared, OpenedChannel};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{
-    Executive, ExecutiveCommand, ExecutiveParts, LoopedPackets, Meter, PublishedCounters, Sampling,
-};
+use crate::executive::{Executive, ExecutiveCommand, ExecutiveParts, LoopedPackets, Meter, PublishedState, Sampling};
 use crate::experiments::Marks;
 use crate::grant::ChannelSpec;
 use crate::guard::{self, Guard, interface_of_host};
@@ -39,10 +37,8 @@ use crate::link::{self, DropAllowance, LinkWithFrames};
 use crate::listening::{ListenConfig, Listener};
 use crate::opening::checked_name;
 use crate::placement::{Placement, launch};
-use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::sender::Sender;
-use crate::signal::Notifier;
 use crate::snapshot::{ChannelList, Direction, EarlySnapshot, Gaps, Snapshot};
 use crate::streams::Streams;
 use crate::sync::locked;
@@ -112,8 +108,6 @@ pub(crate) struct LocalExecutive {
     _claim: Option<OwnFile>,
     /// The executive's, and then the control thread.
     threads: Vec<JoinHandle<()>>,
-    /// The time from which on its upcalls are ready.
-    pub(crate) readiness: Arc<Readiness>,
     /// The number of threads of upcalls that share the executive's processor: one at most.
     pub(crate) upcalls: Arc<AtomicUsize>,
     /// The number of sets of upcalls on the executive's own thread: one at most.
@@ -321,26 +315,20 @@ impl Host {
         let awake = awake.ok().flatten();
         let (command_writer, commands) = rtrb::RingBuffer::new(1024 + config.advanced.channels);
         let (notices, notice_reader) = rtrb::RingBuffer::new(1024 + 4 * config.advanced.channels);
-        let notified = Arc::new(Notifier::default());
-        let stopped = Arc::new(AtomicBool::new(false));
-        let readiness = Arc::new(Readiness::default());
         let is_metered = sampling.is_some();
         let claims = watch::claims(costs.calibration.as_deref());
         let meter = Meter::new(sys::now(), &platform, &claims, sampling);
         let peers = Vec::with_capacity(config.advanced.channels.min(MAX_PEER_CLOCKS));
         let premises = Premises { peers, ..meter.premises.clone() };
-        let published = PublishedCounters { premises: Mutex::new(premises), ..PublishedCounters::default() };
+        let published = PublishedState { premises: Mutex::new(premises), ..PublishedState::default() };
         let published = Arc::new(published);
         let parts = ExecutiveParts {
             platform: platform.clone(),
             channels: config.advanced.channels,
             commands,
             notices,
-            notified: Arc::clone(&notified),
             doorbell: Arc::clone(&doorbell),
             published: Arc::clone(&published),
-            stopped: Arc::clone(&stopped),
-            readiness: Arc::clone(&readiness),
             looped: LoopedPackets::new(link::own(address), batch),
             meter,
             waker: Arc::new(Wake::new().map_err(Error::system("creating the wake-up event"))?),
@@ -371,8 +359,6 @@ impl Host {
         let admission = admission.with_claims_of(&platform);
         let shared = Arc::new(HostShared {
             doorbell,
-            notified,
-            stopped,
             inline,
             kernel,
             forks: sys::forks(),
@@ -412,7 +398,6 @@ impl Host {
             streams: streams.map(Arc::new),
             guard,
             threads: vec![executive_thread],
-            readiness,
             upcalls: Arc::default(),
             trusted_upcalls: Arc::default(),
             end_service: None,

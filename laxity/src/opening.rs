@@ -181,7 +181,7 @@ impl HostShared {
         state.unreachable.retain(|peer| *peer != destination.peer);
         let ticket = state.ticket(PendingChannel { known, accepted: None });
         drop(state);
-        self.notified.notify();
+        self.published.notified.notify();
         self.command(ExecutiveCommand::Open { ticket, outgoing, slot: Box::new(ExecutivePort::Send(slot)) });
         answer.recv().map_err(|_| Error::Stopped)?
     }

@@ -1,7 +1,7 @@
 //! The threads that do an executive's work.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -11,10 +11,9 @@ use laxity_core::units::Duration;
 use laxity_link::{LinkOver, sys};
 
 use crate::control::{Application, HostShared};
-use crate::executive::{Executive, InlineExecutive, Monitor, SpinState};
+use crate::executive::{Executive, InlineExecutive, Monitor, PublishedState, SpinState};
 use crate::port::Port;
 use crate::realtime::Scheduling;
-use crate::signal::Notifier;
 
 /// The process and the threads that do an executive's work ([`HostConfig::placement`](crate::HostConfig::placement)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +65,7 @@ where
     F: Frames + Send + 'static,
 {
     let parts = &executive.around.parts;
-    let stopping = StopGuard(Arc::clone(&parts.stopped), Arc::clone(&parts.notified));
+    let stopping = StopGuard(Arc::clone(&parts.published));
     let (monitor, alone) = match placement {
         Placement::Thread | Placement::Server | Placement::Auto => (None, Some(executive)),
         Placement::Inline => (Some(Arc::new(Monitor::new(executive, !spin.is_zero())?)), None),
@@ -91,12 +90,12 @@ where
 }
 
 /// Reports that the executive has stopped, however it stopped.
-struct StopGuard(Arc<AtomicBool>, Arc<Notifier>);
+struct StopGuard(Arc<PublishedState>);
 
 impl Drop for StopGuard {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-        self.1.notify();
+        self.0.stopped.store(true, Ordering::SeqCst);
+        self.0.notified.notify();
     }
 }
 
@@ -114,7 +113,7 @@ pub(crate) fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
 impl HostShared {
     /// True if the executive is gone.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
+        self.published.stopped.load(Ordering::SeqCst)
     }
 
     /// The channel has ended, and its application is told.

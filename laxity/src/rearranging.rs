@@ -110,7 +110,7 @@ impl HostShared {
         state.rearranging = Some(Vec::new());
         // After what was to begin before, and after the bounds are published.
         state.due.push(ExecutiveCommand::Restage(stages));
-        self.notified.notify();
+        self.published.notified.notify();
     }
 
     /// Waits until the executive serves its channels as admission reckons with.
@@ -152,6 +152,6 @@ impl HostShared {
         let accepted = self.state().rearranging.take();
         accepted.into_iter().flatten().for_each(|begins| self.accepted(begins));
         self.rearranged.notify_all();
-        self.notified.notify();
+        self.published.notified.notify();
     }
 }

@@ -37,7 +37,7 @@ impl HostShared {
             }
         }
         // The executive is told if the host counts on something else now.
-        self.notified.notify();
+        self.published.notified.notify();
         Ok(reservation)
     }
 

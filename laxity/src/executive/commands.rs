@@ -97,7 +97,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
     }
 
     fn is_upcall_ready(&mut self, now: Instant) -> bool {
-        self.parts.readiness.is_ready(now)
+        self.parts.published.readiness.is_ready(now)
     }
 
     fn round_over(&mut self, driver: &mut Driver<F>, now: Instant) {
@@ -182,7 +182,7 @@ impl<L, C> LiveEnvironment<L, C> {
                 break;
             }
         }
-        self.parts.notified.notify();
+        self.parts.published.notified.notify();
     }
 
     /// Tells what was counted until now, if no thread is reading it at the moment.

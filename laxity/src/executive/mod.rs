@@ -119,9 +119,15 @@ pub(crate) enum Notice {
 /// Something that is only to be freed, which the executive has no time for.
 pub(crate) type Garbage = Option<Box<dyn Any + Send>>;
 
-/// Counters of the link and the thread, published for all threads.
+/// What an executive publishes for all threads of its host.
 #[derive(Default)]
-pub(crate) struct PublishedCounters {
+pub(crate) struct PublishedState {
+    /// True once it has stopped, or is to.
+    pub(crate) stopped: AtomicBool,
+    /// Notified when there are notices for the control thread, or something else that it has to look at.
+    pub(crate) notified: Notifier,
+    /// From when on upcalls of this host are ready.
+    pub(crate) readiness: Arc<Readiness>,
     pub(crate) link: Mutex<laxity_link::Counters>,
     pub(crate) frames: Mutex<EndpointCounters>,
     /// Turns that it has taken.
@@ -130,15 +136,13 @@ pub(crate) struct PublishedCounters {
     pub(crate) gaps: AtomicU64,
     /// The longest of them, ns.
     pub(crate) largest_gap: AtomicU64,
-    /// Sleeps because the share of the processor was used up.
-    pub(crate) restricted: AtomicU64,
     /// What the bounds rest on, as of the last sleep.
     pub(crate) premises: Mutex<Premises>,
     /// What was recorded, once the executive has stopped.
     pub(crate) sampled: Mutex<Option<Box<Sampling>>>,
 }
 
-impl PublishedCounters {
+impl PublishedState {
     pub(crate) fn gaps(&self) -> Gaps {
         let longest = Duration::from_nanos(self.largest_gap.load(Ordering::Relaxed));
         Gaps { count: self.gaps.load(Ordering::Relaxed), longest }
@@ -159,12 +163,8 @@ pub(crate) struct ExecutiveParts {
     pub(crate) channels: usize,
     pub(crate) commands: rtrb::Consumer<ExecutiveCommand>,
     pub(crate) notices: rtrb::Producer<Notice>,
-    pub(crate) notified: Arc<Notifier>,
     pub(crate) doorbell: Arc<Doorbell>,
-    pub(crate) published: Arc<PublishedCounters>,
-    pub(crate) stopped: Arc<AtomicBool>,
-    /// From when on upcalls of this host are ready.
-    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) published: Arc<PublishedState>,
     pub(crate) looped: LoopedPackets,
     pub(crate) meter: Meter,
     /// Wakes the thread of an application that waits in the executive's place ([`Monitor`]).
@@ -228,7 +228,7 @@ impl<L, C: Clock> LiveEnvironment<L, C> {
         if sleep.is_held {
             self.bells.hold();
         }
-        !sleep.is_held || self.parts.readiness.is_ready(now())
+        !sleep.is_held || self.parts.published.readiness.is_ready(now())
     }
 }
 
@@ -277,7 +277,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         }
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
         self.driver.start(now(), throttle);
-        self.around.parts.readiness.executive.store(sys::thread_id(), Ordering::Relaxed);
+        self.around.parts.published.readiness.executive.store(sys::thread_id(), Ordering::Relaxed);
         self.around.clock.refresh(now());
         self.around.clock.stolen(now(), Duration::ZERO);
         self.around.parts.meter.skip(now());
@@ -290,10 +290,10 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         if let Some(upcalls) = &mut self.around.upcalls {
             upcalls.close();
         }
-        self.around.parts.stopped.store(true, Ordering::SeqCst);
+        self.around.parts.published.stopped.store(true, Ordering::SeqCst);
         // Those who look now see that it has stopped.
         self.driver.wake_applications(&mut self.around);
-        self.around.parts.notified.notify();
+        self.around.parts.published.notified.notify();
     }
 
     /// Sends the control frames that wait, as fast as the link allows: a peer that misses our last word waits for its
@@ -327,9 +327,6 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// Gets ready to sleep as of now: when, until when at the latest, and for how long. `None` if there is something to do.
     fn fall_asleep(&mut self, sleep: &Sleep) -> Option<CurrentSleep> {
         self.publish();
-        if sleep.is_restricted {
-            self.around.parts.published.restricted.fetch_add(1, Ordering::Relaxed);
-        }
         self.around.bells.going_to_sleep();
         let asleep = if self.around.may_sleep(sleep) { self.begin_sleep(sleep) } else { None };
         if asleep.is_none() {

@@ -15,7 +15,7 @@ use laxity_link::{LinkEvent, LinkOver, Received};
 
 use super::fault::{self, Fault};
 use super::looped::LoopedPacket;
-use super::{LiveEnvironment, Meter, Notice, PublishedCounters};
+use super::{LiveEnvironment, Meter, Notice, PublishedState};
 use crate::port::{ExecutivePort, InboundMessage, MessageInfo, ReceiveSlot, SendSlot};
 
 impl<L, C> LiveEnvironment<L, C> {
@@ -73,7 +73,7 @@ impl<L, C> LiveEnvironment<L, C> {
 }
 
 /// Publishes that the platform took so much at once.
-pub(super) fn note_gap(published: &PublishedCounters, platform: &Platform, taken: Duration) {
+pub(super) fn note_gap(published: &PublishedState, platform: &Platform, taken: Duration) {
     if taken > platform.interference.within(taken) {
         published.gaps.fetch_add(1, Ordering::Relaxed);
     }

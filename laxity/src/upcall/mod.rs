@@ -87,7 +87,6 @@ use crate::error::Error;
 use crate::executive::ExecutiveCommand;
 use crate::held_place::HeldPlace;
 use crate::host::Host;
-use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::sync::locked;
 use crate::upcall_figures::UpcallRecord;
@@ -161,7 +160,7 @@ impl Upcalls {
         let platform = costs.platform;
         platform.validate()?;
         let admitter = Admitter::Alone { platform: Box::new(platform.clone()), set: Mutex::new(UpcallSet::default()) };
-        Self::launch(config, admitter, &platform, (Arc::default(), Level::None), None)
+        Self::launch(config, admitter, &platform, Level::None, None)
     }
 
     /// Upcalls on a thread of their own. With a real-time priority they have `level`.
@@ -169,7 +168,7 @@ impl Upcalls {
         config: UpcallsConfig,
         admitter: Admitter,
         platform: &Platform,
-        (readiness, level): (Arc<Readiness>, Level),
+        level: Level,
         place: Option<HeldPlace>,
     ) -> Result<Self, Error> {
         OutOfRange::check("capacity", config.capacity as u64, 1, MAX_UPCALLS as u64).map_err(UpcallError)?;
@@ -178,7 +177,7 @@ impl Upcalls {
             // A lack of rights shows as late runs.
             let _ = realtime::lock_memory();
         }
-        let (mut inner, table) = UpcallsShared::new(admitter, readiness, config.capacity)?;
+        let (mut inner, table) = UpcallsShared::new(admitter, config.capacity)?;
         let runner = UpcallThread::new(config.capacity, platform, table);
         let (report, reported) = mpsc::sync_channel(1);
         let (fifo, processor) = (config.fifo_priority, config.processor);
@@ -303,7 +302,7 @@ impl Host {
         let place = HeldPlace::take(&here.upcalls, 1).ok_or(Error::UpcallsStarted)?;
         let (admitter, platform) = (Admitter::Host(Arc::clone(&here.shared)), &here.shared.platform);
         let level = self.status.backing.level();
-        Upcalls::launch(config, admitter, platform, (Arc::clone(&here.readiness), level), Some(place))
+        Upcalls::launch(config, admitter, platform, level, Some(place))
     }
 
     /// Starts upcalls on the executive's own thread, where they are scheduled together with the work of channels, by deadline. At most 64
@@ -323,7 +322,7 @@ impl Host {
         let place = HeldPlace::take(&here.trusted_upcalls, 1).ok_or(Error::UpcallsStarted)?;
         let shared = &here.shared;
         let capacity = laxity_core::limits::MAX_TRUSTED_UPCALLS;
-        let (mut inner, table) = UpcallsShared::new(Admitter::Executive(Arc::clone(shared)), Arc::default(), capacity)?;
+        let (mut inner, table) = UpcallsShared::new(Admitter::Executive(Arc::clone(shared)), capacity)?;
         shared.command(ExecutiveCommand::Upcalls(Box::new(TrustedUpcalls::new(table, &shared.platform))));
         inner.runs_as(self.status.scheduling, self.status.backing.level());
         Ok(Upcalls { inner: Arc::new(inner), thread: None, _place: Some(place), _claim: None })
@@ -424,11 +423,13 @@ impl Drop for Upcall {
 
 impl UpcallsShared {
     /// For at most `capacity` upcalls, with what their thread owns. How that runs is not known yet.
-    fn new(admitter: Admitter, readiness: Arc<Readiness>, capacity: usize) -> Result<(Self, ThreadUpcalls), Error> {
-        let (bell, is_executive) = match &admitter {
-            Admitter::Host(shared) => (Some(Arc::clone(&shared.doorbell)), false),
-            Admitter::Executive(shared) => (Some(Arc::clone(&shared.doorbell)), true),
-            Admitter::Alone { .. } => (None, false),
+    fn new(admitter: Admitter, capacity: usize) -> Result<(Self, ThreadUpcalls), Error> {
+        let (readiness, bell, is_executive) = match &admitter {
+            Admitter::Host(shared) => {
+                (Arc::clone(&shared.published.readiness), Some(Arc::clone(&shared.doorbell)), false)
+            }
+            Admitter::Executive(shared) => (Arc::default(), Some(Arc::clone(&shared.doorbell)), true),
+            Admitter::Alone { .. } => (Arc::default(), None, false),
         };
         let wires = ThreadShared::new(readiness, bell, is_executive);
         let wires = Arc::new(wires.map_err(Error::system("creating the wake-up event"))?);
