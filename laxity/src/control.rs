@@ -30,10 +30,9 @@ use crate::grant::Grant;
 use crate::guard::{Coverage, GuardWatch};
 use crate::handler_kernel::HandlerReserve;
 use crate::holdings::Holdings;
-use crate::listening::{AcceptedEnd, ListenedName};
+use crate::listening::{AcceptedEnd, ListenTarget, ListenedName};
 use crate::port::{ExecutivePort, Port, ReceiveSlot, SendSlot};
 use crate::rearranging::PeerAcceptance;
-use crate::receiver::Receiver;
 use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
 use crate::requests::{RequestQueue, WaitingRequest};
 use crate::sync::locked;
@@ -110,7 +109,7 @@ pub(crate) struct ControlState {
 pub(crate) struct PendingChannel {
     pub(crate) known: ChannelEntry,
     /// The application's end, if a peer opens it.
-    pub(crate) accepted: Option<Box<(AcceptedEnd, Grant)>>,
+    pub(crate) accepted: Option<(AcceptedEnd, Grant)>,
 }
 
 /// A channel in the endpoint.
@@ -336,19 +335,10 @@ impl HostShared {
         let Some(PendingChannel { known, accepted }) = state.tickets.remove(&ticket) else { return };
         match result {
             Ok(channel) => {
-                let port = Arc::clone(&known.port);
                 state.channels.insert(channel, known);
                 drop(state);
-                match accepted.map(|accepted| *accepted) {
-                    // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed as a receiver is that is dropped.
-                    Some((AcceptedEnd::Local(listener, receive_port, installer), grant)) => {
-                        let home = Arc::clone(self) as Arc<dyn ChannelExecutive>;
-                        drop(listener.send(Receiver::new(receive_port, installer, grant, home)));
-                    }
-                    Some((AcceptedEnd::Remote(application), grant)) if !application.accepted(&port, &grant) => {
-                        self.close(&port);
-                    }
-                    Some((AcceptedEnd::Remote(_), _)) | None => {}
+                if let Some((accept, grant)) = accepted {
+                    accept(Arc::clone(self) as Arc<dyn ChannelExecutive>, grant);
                 }
             }
             Err(refusal) => {
@@ -422,6 +412,8 @@ impl HostShared {
             let analysed = contract.and_then(|contract| in_packets(contract, request.terms.packet, platform).ok());
             self.takes(state.admission.settings(), analysed.as_ref(), Role::Receives)
         };
+        let application =
+            if let ListenTarget::Remote(application) = &listener { Some(Arc::clone(application)) } else { None };
         let made = state
             .has_room(self.whole, request, holds)
             .and_then(|()| listener.receiving(messages.max(2) as usize, largest, &request.terms.service, takes));
@@ -444,15 +436,12 @@ impl HostShared {
             name: request.from.name,
             service: request.terms.service,
             part: Some(part),
-            application: match &end {
-                AcceptedEnd::Local(..) => None,
-                AcceptedEnd::Remote(application) => Some(Arc::clone(application)),
-            },
+            application,
             opener: None,
         };
         let receive = if reservation.is_some() { stage + input_delay } else { Duration::ZERO };
         let grant = Grant { receive, ..self.grant(&state.admission, &known, request.terms.same_clock) };
-        let ticket = state.ticket(PendingChannel { known, accepted: Some(Box::new((end, grant))) });
+        let ticket = state.ticket(PendingChannel { known, accepted: Some((end, grant)) });
         let slot = Box::new(ExecutivePort::Receive(slot));
         state.bounds_are_stale = true;
         state.due.push(ExecutiveCommand::Accept { ticket, request: *request, incoming, slot });

@@ -14,8 +14,9 @@ use crate::channel_executive::ChannelExecutive;
 use crate::control::{Application, ControlState, HostShared};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;
-use crate::handler::{self, HandlerInstaller, HandlerSpec, check_may_wait};
-use crate::port::{self, ReceivePort, ReceiveSlot};
+use crate::grant::Grant;
+use crate::handler::{self, HandlerSpec, check_may_wait};
+use crate::port::{self, ReceiveSlot};
 use crate::receiver::Receiver;
 use crate::snapshot::{ChannelList, Direction};
 
@@ -34,11 +35,8 @@ pub(crate) enum ListenTarget {
     Remote(Arc<dyn Application>),
 }
 
-/// The application's end of a channel that is accepted.
-pub(crate) enum AcceptedEnd {
-    Local(mpsc::Sender<Receiver>, ReceivePort, Option<HandlerInstaller>),
-    Remote(Arc<dyn Application>),
-}
+/// Gives an application its end of a channel that is accepted, which this executive has granted so.
+pub(crate) type AcceptedEnd = Box<dyn FnOnce(Arc<dyn ChannelExecutive>, Grant) + Send>;
 
 impl ListenTarget {
     /// Makes both ends of the mailbox of a channel, for so many messages of so many bytes. `takes` is the share that the channel
@@ -60,11 +58,19 @@ impl ListenTarget {
                 let (installer, handling) =
                     spec.filter(|_| service.contract().is_some()).map(|spec| handler::handling(spec, bytes)).unzip();
                 slot.handling = handling;
-                (AcceptedEnd::Local(listener, port, installer), slot)
+                // It belongs to the listener then; if that is gone, or goes without taking it, it is closed as a receiver is that is dropped.
+                let accept = move |home, grant| drop(listener.send(Receiver::new(port, installer, grant, home)));
+                (Box::new(accept), slot)
             }
             Self::Remote(application) => {
                 let slot = Arc::clone(&application).receiving(messages, bytes, takes())?;
-                (AcceptedEnd::Remote(application), slot)
+                let port = Arc::clone(&slot.port);
+                let accept = move |home: Arc<dyn ChannelExecutive>, grant| {
+                    if !application.accepted(&port, &grant) {
+                        home.close(&port);
+                    }
+                };
+                (Box::new(accept), slot)
             }
         })
     }
