@@ -32,7 +32,6 @@ use crate::handler_kernel::HandlerReserve;
 use crate::holdings::Holdings;
 use crate::listening::{AcceptedEnd, ListenTarget, ListenedName};
 use crate::port::{ExecutivePort, Port, ReceiveSlot, SendSlot};
-use crate::rearranging::PeerAcceptance;
 use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
 use crate::requests::{RequestQueue, WaitingRequest};
 use crate::sync::locked;
@@ -97,8 +96,8 @@ pub(crate) struct ControlState {
     pub(crate) bounds_are_stale: bool,
     /// The envelopes that the executive was told to count on.
     counted_on: Vec<(Duration, Duration)>,
-    /// While the executive is about to serve channels in another way, and nothing is admitted: those that their receivers have accepted meanwhile.
-    pub(crate) rearranging: Option<Vec<PeerAcceptance>>,
+    /// While the executive is about to serve channels in another way, and nothing is admitted: the events of those that their receivers have accepted meanwhile.
+    pub(crate) rearranging: Option<Vec<Event>>,
     pub(crate) proves_bounds: bool,
     pub(crate) arrivals: Arrivals,
     /// The upcalls, and where their bounds are published.
@@ -312,9 +311,7 @@ impl HostShared {
     fn handle(self: &Arc<Self>, notice: Notice) {
         match notice {
             Notice::Installed { ticket, result } => self.installed(ticket, result),
-            Notice::Event(Event::Accepted { channel, receive, same_clock, packet, receiver: (place, key) }) => {
-                self.accepted(PeerAcceptance { channel, receive, same_clock, marks: Marks { place, key, packet } });
-            }
+            Notice::Event(event @ Event::Accepted { .. }) => self.accepted(event),
             Notice::Event(Event::Ended { channel, end }) => self.ended(channel, end),
             Notice::Event(Event::Spaced { channel, spacing }) => self.state().slowed(channel, spacing),
             Notice::Event(Event::Requested(_) | Event::Overflow { .. }) => {}
@@ -449,13 +446,13 @@ impl HostShared {
     }
 
     /// The peer accepted: the sending stages get what is left of the deadline.
-    pub(crate) fn accepted(&self, begins: PeerAcceptance) {
+    pub(crate) fn accepted(&self, event: Event) {
         let mut guard = self.state();
         let state = &mut *guard;
         if let Some(accepted) = &mut state.rearranging {
-            return accepted.push(begins);
+            return accepted.push(event);
         }
-        let PeerAcceptance { channel, receive, same_clock, marks } = begins;
+        let Event::Accepted { channel, receive, same_clock, packet, receiver: (place, key) } = event else { return };
         let Some(known) = state.channels.get_mut(&channel) else { return };
         let Some(opener) = known.opener.take() else { return };
         let platform = &self.platform;
@@ -475,7 +472,7 @@ impl HostShared {
         };
         let covers = self.covers(known.peer);
         let grant = Grant { stages, receive, covers, ..self.grant(&state.admission, known, same_clock) };
-        let opened = OpenedChannel { channel, grant, marks };
+        let opened = OpenedChannel { channel, grant, marks: Marks { place, key, packet } };
         state.bounds_are_stale = true;
         state.due.push(ExecutiveCommand::Begin { channel, stages });
         state.opened.push((opener, opened));

@@ -10,7 +10,6 @@ use laxity_core::admission::answer::Role;
 use laxity_core::admission::rearrange::RearrangeResult;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
 use laxity_core::contract::{Contract, SendingStages};
-use laxity_core::event::ChannelId;
 use laxity_core::units::Duration;
 
 use crate::advice;
@@ -18,19 +17,9 @@ use crate::channel_executive::ChannelExecutive;
 use crate::control::{ControlState, HostShared};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;
-use crate::experiments::Marks;
 
 /// The time that an opener waits until the executive serves its channels in another way.
 const PATIENCE: StdDuration = StdDuration::from_secs(1);
-
-/// A channel that its receiver has accepted.
-pub(crate) struct PeerAcceptance {
-    pub(crate) channel: ChannelId,
-    /// The receiver's part of the deadline.
-    pub(crate) receive: Duration,
-    pub(crate) same_clock: bool,
-    pub(crate) marks: Marks,
-}
 
 /// A sending real-time channel that is to be admitted.
 pub(crate) struct SenderRequest {
@@ -150,7 +139,7 @@ impl HostShared {
     /// The executive says that only the new stages count.
     pub(crate) fn restaged(&self) {
         let accepted = self.state().rearranging.take();
-        accepted.into_iter().flatten().for_each(|begins| self.accepted(begins));
+        accepted.into_iter().flatten().for_each(|event| self.accepted(event));
         self.rearranged.notify_all();
         self.published.notified.notify();
     }
