@@ -54,8 +54,6 @@ pub(crate) struct HostShared {
     pub(crate) forks: u32,
     pub(crate) platform: Platform,
     pub(crate) lease: Duration,
-    pub(crate) hold_sending: bool,
-    pub(crate) hold_receiving: bool,
     /// The holdings that channels may have in all.
     pub(crate) whole: Holdings,
     /// Frames beside those that the channels that receive best effort share.
@@ -398,7 +396,7 @@ impl HostShared {
             input_delay,
             upstream,
             transit,
-            work_conserving: !self.hold_receiving,
+            work_conserving: state.admission.settings().receive_early,
             priority: 0,
             messages,
             packets,

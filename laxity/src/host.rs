@@ -364,8 +364,6 @@ impl Host {
             forks: sys::forks(),
             platform,
             lease: config.advanced.lease.into(),
-            hold_sending: config.advanced.hold_sending,
-            hold_receiving: config.advanced.hold_receiving,
             whole: Holdings {
                 channels: config.advanced.channels as u64,
                 frames: (config.advanced.frames - shared_frames) as u64,

@@ -101,7 +101,7 @@ impl HostShared {
                 *contract = match spec.catch_up {
                     _ if spec.overload != Overload::Block => contract.with_catch_up(Duration::ZERO)?,
                     Some(catch_up) => contract.with_catch_up(catch_up)?,
-                    None if self.hold_sending => *contract,
+                    None if !self.state().admission.settings().send_early => *contract,
                     None => contract.catching_up(),
                 };
                 (platform.packet, buffers::send_messages(contract), buffers::send_packets(contract, platform))
@@ -157,7 +157,7 @@ impl HostShared {
             overload: spec.overload,
             priority: spec.priority,
             packet: wanted.packet_bytes,
-            work_conserving: !self.hold_sending,
+            work_conserving: state.admission.settings().send_early,
         };
         let outgoing = SendSetup::new(*destination, config, upstream, self.lease, wanted.messages, wanted.packets);
         let LinkModel { rate, spacing, .. } = platform.link;
