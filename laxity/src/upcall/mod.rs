@@ -219,7 +219,7 @@ impl Upcalls {
         spec: UpcallSpec,
         handler: impl FnMut(&mut UpcallRun<'_>) -> Progress + Send + 'static,
     ) -> Result<Upcall, Error> {
-        self.inner.create(name, spec, UpcallKind::Periodic, RunHandler::Local(Box::new(handler)))
+        self.inner.create(name, spec, UpcallKind::Periodic, RunHandler::Local(Box::new(handler), None))
     }
 
     /// Creates an aperiodic upcall, which runs on request ([`Upcall::post`]) in the time that periodic upcalls leave [rtu §9].
@@ -233,7 +233,7 @@ impl Upcalls {
         spec: UpcallSpec,
         handler: impl FnMut(&mut UpcallRun<'_>) -> Progress + Send + 'static,
     ) -> Result<Upcall, Error> {
-        self.inner.create(name, spec, UpcallKind::Aperiodic, RunHandler::Local(Box::new(handler)))
+        self.inner.create(name, spec, UpcallKind::Aperiodic, RunHandler::Local(Box::new(handler), None))
     }
 
     /// Waits until one of `upcalls` is not active any more (finished, suspended, stopped or closed), for `timeout` at most.

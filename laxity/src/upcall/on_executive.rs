@@ -89,9 +89,7 @@ impl ExecutiveUpcalls for TrustedUpcalls {
             wires: &self.table.wires,
         };
         let progress = match &mut slot.handler {
-            RunHandler::Local(handler) | RunHandler::Reads(handler, _) => {
-                catch_unwind(AssertUnwindSafe(|| handler(&mut run))).ok()
-            }
+            RunHandler::Local(handler, _) => catch_unwind(AssertUnwindSafe(|| handler(&mut run))).ok(),
             // A loop of its own has a thread of its own.
             RunHandler::Remote(_) => None,
         };

@@ -131,7 +131,7 @@ impl Upcalls {
             Progress::Finished
         };
         let cost = spec.cost() + AROUND + BYTE * largest as u64;
-        let run = RunHandler::Reads(Box::new(run), source);
+        let run = RunHandler::Local(Box::new(run), Some(source));
         Ok((self.inner.create(name, UpcallSpec::every(interval).taking(cost), UpcallKind::Periodic, run)?, watch))
     }
 

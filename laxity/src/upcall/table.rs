@@ -36,10 +36,9 @@ pub(super) type Function = Box<dyn FnMut(&mut UpcallRun<'_>) -> Progress + Send>
 
 /// The code that does the work of a run.
 pub(super) enum RunHandler {
-    /// A function, on the thread of the upcalls.
-    Local(Function),
-    /// As `Local`, but released by its descriptor instead of the time, once each time that the thread listens to it.
-    Reads(Function, Arc<ReadDescriptor>),
+    /// A function, on the thread of the upcalls. With a descriptor it is released by that instead of the time, once each time that the thread
+    /// listens to it.
+    Local(Function, Option<Arc<ReadDescriptor>>),
     /// A thread with a loop of its own, which is woken and waited for.
     Remote(Arc<PeriodTurn>),
 }
@@ -47,7 +46,7 @@ pub(super) enum RunHandler {
 impl RunHandler {
     /// The descriptor that releases the upcall, if one does.
     pub(super) fn source(&self) -> Option<&Arc<ReadDescriptor>> {
-        if let Self::Reads(_, source) = self { Some(source) } else { None }
+        if let Self::Local(_, source) = self { source.as_ref() } else { None }
     }
 }
 

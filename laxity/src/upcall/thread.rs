@@ -130,7 +130,7 @@ impl UpcallThread {
         let (returned, units, used, blocked, end, was_stuck);
         self.announce(pick);
         match &mut slot.handler {
-            RunHandler::Local(handler) | RunHandler::Reads(handler, _) => {
+            RunHandler::Local(handler, _) => {
                 self.table.wires.watch.begin(place, sys::thread_id(), self.own, limit);
                 let (queue, wires) = (Some(&mut self.queue), &*self.table.wires);
                 let mut run = UpcallRun { pick: *pick, done: 0, next_release, look_at, queue, wires };

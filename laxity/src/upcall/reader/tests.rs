@@ -57,7 +57,7 @@ impl ReaderFixture {
         });
         let record = Arc::new(UpcallRecord::new("reads", Some(interval), COST));
         let timing = Timing::new(interval, COST, 1, 1).unwrap();
-        let handler = RunHandler::Reads(run, Arc::clone(&source));
+        let handler = RunHandler::Local(run, Some(Arc::clone(&source)));
         let slot = Slot::new(place, (timing, interval), Overrun::Count, handler, Arc::clone(&record));
         self.ask(UpcallCommand::Create { slot: Box::new(slot) });
         record.set_state(UpcallState::Active);
@@ -73,7 +73,7 @@ impl ReaderFixture {
         slot.picked(self.now, &pick, |_| LateCause::Laxity);
         let (look_at, wires) = (self.table.looks_at(), Arc::clone(&self.wires));
         let mut run = UpcallRun { pick, done: 0, next_release: self.now, look_at, queue: None, wires: &wires };
-        let RunHandler::Reads(reads, _) = &mut slot.handler else { panic!("only readers are here") };
+        let RunHandler::Local(reads, _) = &mut slot.handler else { panic!("only readers are here") };
         let progress = reads(&mut run);
         let units = run.done;
         let (outcome, state) = slot.outcome(Some(progress));
