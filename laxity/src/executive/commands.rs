@@ -75,16 +75,8 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
 
     /// Passes it on, with the final figures of what ended.
     fn event(&mut self, driver: &mut Driver<F>, _: Instant, event: Event) {
-        if let Event::Ended { channel, .. } = event
-            && let Some(slot) = self.slots[channel.index() as usize].as_deref()
-        {
-            let statistics = &slot.port().statistics;
-            if let Some(counters) = driver.endpoint.receive_counters(channel) {
-                statistics.receive(&counters);
-            }
-            if let Some(counters) = driver.endpoint.send_counters(channel) {
-                statistics.send(&counters);
-            }
+        if let Event::Ended { channel, .. } = event {
+            self.publish_counters(channel, &driver.endpoint);
         }
         self.notice(Notice::Event(event), &mut driver.endpoint);
     }

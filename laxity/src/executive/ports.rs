@@ -56,18 +56,24 @@ impl<L, C> LiveEnvironment<L, C> {
 
     /// A handler in the kernel was done with messages: the endpoint has to know, and who looks at the channels.
     fn handled(&mut self, now: Instant, early: &EarlyHandling, endpoint: &mut Endpoint) {
-        let channel = endpoint.handle_handled(now, early.place, &early.handled);
-        if let (Some(counters), Some(slot)) =
-            (channel.and_then(|channel| endpoint.receive_counters(channel)), self.receiver(early.place))
-        {
-            slot.port.statistics.receive(&counters);
+        if let Some(channel) = endpoint.handle_handled(now, early.place, &early.handled) {
+            self.publish_counters(channel, endpoint);
         }
-        let Some((place, messages, bytes)) = early.replies else { return };
-        let channel = endpoint.handle_replied(place, messages, bytes);
-        if let (Some(counters), Some(slot)) =
-            (channel.and_then(|channel| endpoint.send_counters(channel)), self.sender(place))
+        if let Some((place, messages, bytes)) = early.replies
+            && let Some(channel) = endpoint.handle_replied(place, messages, bytes)
         {
-            slot.port.statistics.send(&counters);
+            self.publish_counters(channel, endpoint);
+        }
+    }
+    /// Publishes what the endpoint has counted of a channel.
+    pub(super) fn publish_counters(&self, channel: ChannelId, endpoint: &Endpoint) {
+        let Some(slot) = self.slot(channel.index()) else { return };
+        let statistics = &slot.port().statistics;
+        if let Some(counters) = endpoint.receive_counters(channel) {
+            statistics.receive(&counters);
+        }
+        if let Some(counters) = endpoint.send_counters(channel) {
+            statistics.send(&counters);
         }
     }
 }
