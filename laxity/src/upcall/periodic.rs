@@ -27,10 +27,8 @@ pub(super) struct PeriodTurn {
     tick: Mutex<Option<Tick>>,
     /// The end of the loop's turn, until the upcalls take it: its processor time, and the time for which it slept by itself.
     took: Mutex<Option<(Duration, Duration)>>,
-    /// Notified when it is the loop's turn.
-    to_loop: Notifier,
-    /// Notified when it is the upcalls' turn again.
-    to_thread: Notifier,
+    /// Notified when it is the turn of the other one, or there are no more turns.
+    passed: Notifier,
     /// The thread of the loop.
     pub(super) thread: i32,
 }
@@ -39,23 +37,22 @@ impl PeriodTurn {
     /// Ends the waiting of the loop and of the upcall for each other.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        self.to_loop.notify();
-        self.to_thread.notify();
+        self.passed.notify();
     }
 
     /// Lets the loop run once, and waits until it is done. Returns its processor time, and the time for which it slept by itself.
     pub(super) fn pass(&self, pick: &PickedRun) -> (Duration, Duration) {
         let [release, deadline] = [pick.release, pick.deadline].map(|at| at.unwrap_or(Instant::ZERO));
         *locked(&self.tick) = Some(Tick { release, deadline, skipped: pick.skipped });
-        self.to_loop.notify();
+        self.passed.notify();
         loop {
-            let seen = self.to_thread.seen();
+            let seen = self.passed.seen();
             let is_closed = self.closed.load(Ordering::SeqCst);
             let took = locked(&self.took).take();
             if is_closed || took.is_some() {
                 return took.unwrap_or_default();
             }
-            self.to_thread.wait(seen, None);
+            self.passed.wait(seen, None);
         }
     }
 }
@@ -124,12 +121,12 @@ impl Periodic {
             // Waking up from the wait took a part of it.
             let blocked = if blocked > super::table::LEAST_EXCESS { blocked } else { Duration::ZERO };
             *locked(&self.baton.took) = Some((used, blocked));
-            self.baton.to_thread.notify();
+            self.baton.passed.notify();
         }
         let asleep = now();
         self.clock.refresh(asleep);
         let tick = loop {
-            let seen = self.baton.to_loop.seen();
+            let seen = self.baton.passed.seen();
             if let Some(tick) = locked(&self.baton.tick).take() {
                 break tick;
             }
@@ -142,7 +139,7 @@ impl Periodic {
                 return Err(Error::UpcallEnded { name, state: state.into() });
             }
             // A stopped upcall does not wake this loop, so the loop checks now and then.
-            self.baton.to_loop.wait(seen, Some(std::time::Duration::from_millis(100)));
+            self.baton.passed.wait(seen, Some(std::time::Duration::from_millis(100)));
         };
         let begin = now();
         self.clock.slept(begin.since(asleep));
