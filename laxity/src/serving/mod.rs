@@ -301,7 +301,7 @@ impl ServerShared {
     /// Carries out the requests of one application, until it goes.
     fn attend(self: Arc<Self>, socket: Socket, allowed: (u32, Option<Quota>), seat: HeldPlace) {
         let Some((client, joined)) = self.attach(socket, allowed) else { return };
-        let leaving =
+        let _leaving =
             DetachGuard { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
         while !client.flag.is_broken() && !self.is_over() {
             match client.socket.receive(Some(client.flag.kill.as_fd()), LOOK) {
@@ -311,7 +311,6 @@ impl ServerShared {
                 Err(_) => break,
             }
         }
-        drop(leaving);
     }
 
     /// The user of the asking process and the user's quota, if it may attach; else it is told.
