@@ -73,85 +73,42 @@ pub(super) const JITTER: &Kind = &Kind {
     compared: &[Figure::Deviation, Figure::Spread],
 };
 
-/// What a figure of Laxity's is held against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ComparedWith {
-    /// The best server with a socket beside the same competing processes.
-    Best(CompetingProcesses),
-    /// The same server beside one process of this priority.
-    Single(Priority),
-}
-
-/// What p50 and p99 of a server are to have of what they are held against at most.
-fn aim_ppm(server: Server, to: ComparedWith) -> Option<u64> {
-    match (to, server) {
-        (ComparedWith::Best(_), Server::LaxityKernel) => Some(400_000),
-        (ComparedWith::Best(_), Server::LaxityUdp | Server::LaxityXdp) => Some(BELOW_ONE_PPM),
-        // About the same, however many compete.
-        (ComparedWith::Single(_), server) if server.is_laxity() => Some(1_100_000),
-        _ => None,
-    }
-}
-
-/// A figure of a server of Laxity's to what it is held against.
-struct Held {
+/// A figure of a server of Laxity's at real-time priority, with its ratios in the order of their table: to that of the best server with a
+/// socket beside the same competing processes, and that beside 2 to 4 processes to that beside one.
+struct ComparedFigure {
     server: Server,
     figure: Figure,
-    to: ComparedWith,
-    ratio: Ratio,
+    ratios: Vec<Ratio>,
 }
 
-impl Held {
-    fn of(report: &Report, server: Server, figure: Figure, to: ComparedWith) -> Self {
-        let rounds = match to {
-            ComparedWith::Best(competing) => report.to_best_ppm(server, competing, figure),
-            ComparedWith::Single(priority) => report.to_single_ppm(server, priority, figure),
-        };
-        let most_ppm = aim_ppm(server, to).filter(|_| matches!(figure, Figure::P50 | Figure::P99));
-        Self { server, figure, to, ratio: Ratio::of(&rounds, most_ppm) }
-    }
-
-    fn told(&self) -> String {
-        let Self { server, figure, to, ratio } = self;
-        let to = match to {
-            ComparedWith::Best(competing) => format!("to the best socket beside {}", beside(*competing)),
-            ComparedWith::Single(priority) => format!("beside 2 to 4 competing processes ({priority}) to beside one"),
-        };
-        format!("{server}, {figure}, {to}: {}", ratio.told())
-    }
-
-    fn json(&self) -> Value {
-        let Self { server, figure, to, ratio } = self;
-        let (to, competing, processes) = match to {
-            ComparedWith::Best(CompetingProcesses { priority, processes }) => {
-                ("best-socket", priority, Some(processes))
-            }
-            ComparedWith::Single(priority) => ("single", priority, None),
-        };
-        let of = json!({
-            "server": server.to_string(),
-            "figure": figure.to_string(),
-            "to": to,
-            "competing": competing.to_string(),
-            "processes": processes,
-        });
-        with(of, ratio.json())
-    }
-}
-
-/// All that is compared: of servers that this host has, where real-time priority is permitted.
-fn ratios(report: &Report, kind: &Kind) -> Vec<Held> {
-    let best = CompetingProcesses::each().map(ComparedWith::Best);
-    let each: Vec<ComparedWith> =
-        best.chain([Priority::Normal, Priority::RealTime].map(ComparedWith::Single)).collect();
+/// All that is compared: of servers that this host has, where real-time priority is permitted. Of p50 and p99 it is said what is aimed at.
+fn compared(report: &Report, kind: &Kind) -> Vec<ComparedFigure> {
     let is_there =
         |server: &Server| report.rows.iter().any(|row| (row.server, row.priority) == (*server, Priority::RealTime));
     let servers = Server::EACH.iter().copied().filter(|server| server.is_laxity()).filter(is_there);
-    let mut found = Vec::new();
-    for (server, &figure) in servers.flat_map(|server| kind.compared.iter().map(move |figure| (server, figure))) {
-        found.extend(each.iter().map(|to| Held::of(report, server, figure, *to)));
-    }
-    found
+    let one = |(server, figure): (Server, Figure)| {
+        let ratio = |said: String, more: Value, rounds: Vec<u64>, most_ppm| {
+            let of = json!({ "server": server.to_string(), "figure": figure.to_string() });
+            let most_ppm = Some(most_ppm).filter(|_| matches!(figure, Figure::P50 | Figure::P99));
+            Ratio::of(format!("{server}, {figure}, {said}"), with(of, more), &rounds, most_ppm)
+        };
+        let to_best = |competing: CompetingProcesses| {
+            let CompetingProcesses { priority, processes } = competing;
+            let more = json!({ "to": "best-socket", "competing": priority.to_string(), "processes": processes });
+            let said = format!("to the best socket beside {}", beside(competing));
+            let most_ppm = if server == Server::LaxityKernel { 400_000 } else { BELOW_ONE_PPM };
+            ratio(said, more, report.to_best_ppm(server, competing, figure), most_ppm)
+        };
+        let to_single = |priority: Priority| {
+            let more = json!({ "to": "single", "competing": priority.to_string(), "processes": null });
+            let said = format!("beside 2 to 4 competing processes ({priority}) to beside one");
+            // About the same, however many compete.
+            ratio(said, more, report.to_single_ppm(server, priority, figure), 1_100_000)
+        };
+        let single = [Priority::Normal, Priority::RealTime].map(to_single);
+        ComparedFigure { server, figure, ratios: CompetingProcesses::each().map(to_best).chain(single).collect() }
+    };
+    servers.flat_map(|server| kind.compared.iter().map(move |figure| (server, *figure))).map(one).collect()
 }
 
 fn beside(CompetingProcesses { priority, processes }: CompetingProcesses) -> String {
@@ -169,10 +126,11 @@ pub(super) fn run(kind: &Kind, span: Duration) -> Result<Outcome, Failure> {
 }
 
 fn outcome(report: Report, kind: &Kind, plan: &Plan) -> Outcome {
-    let ratios = ratios(&report, kind);
+    let compared = compared(&report, kind);
+    let ratios = || compared.iter().flat_map(|of| &of.ratios);
     let lost: u64 = report.rows.iter().flat_map(|row| &row.turns).map(|turn| turn.lost).sum();
     let lost = (lost > 0).then(|| format!("{} messages had no answer within half a second", count(lost)));
-    let missed = ratios.iter().filter(|held| held.ratio.is_met() == Some(false)).map(Held::told);
+    let missed = ratios().filter(|ratio| ratio.is_met() == Some(false)).map(Ratio::told);
     let values = kind.values.iter().map(|value| value_table(&report, kind, value));
     Outcome {
         title: kind.title,
@@ -187,12 +145,12 @@ fn outcome(report: Report, kind: &Kind, plan: &Plan) -> Outcome {
             "message_bytes": MESSAGE_BYTES,
             "messages": plan.messages,
             "rows": report.rows.iter().map(row).collect::<Value>(),
-            "ratios": ratios.iter().map(Held::json).collect::<Value>(),
+            "ratios": ratios().map(Ratio::json).collect::<Value>(),
         }),
         tables: format!(
             "By the number of competing processes: medians of the turns, and the largest of all. Below, Laxity's at real-time priority to the best socket in the same round,\nand \
              beside 2 to 4 processes to beside one: medians of the rounds.\n\n{}",
-            values.chain([ratio_table(&ratios)]).collect::<Vec<_>>().join("\n\n"),
+            values.chain([ratio_table(&compared)]).collect::<Vec<_>>().join("\n\n"),
         ),
         legend: names(Server::EACH),
         diagrams: diagrams(&report, kind),
@@ -245,19 +203,12 @@ fn value_table(report: &Report, kind: &Kind, (name, value): &ShownValue) -> Stri
 }
 
 /// All ratios.
-fn ratio_table(all: &[Held]) -> String {
-    let of = |server, figure, to| {
-        let found = all.iter().find(|ratio| (ratio.server, ratio.figure, ratio.to) == (server, figure, to));
-        times(found.and_then(|held| held.ratio.ppm))
-    };
-    let mut rows: Vec<(Server, Figure)> = all.iter().map(|ratio| (ratio.server, ratio.figure)).collect();
-    rows.dedup();
-    let each = rows.into_iter().map(|(server, figure)| {
-        let single = [Priority::Normal, Priority::RealTime].map(ComparedWith::Single);
-        let cells = CompetingProcesses::each().map(ComparedWith::Best).chain(single).map(|to| of(server, figure, to));
+fn ratio_table(all: &[ComparedFigure]) -> String {
+    let rows = all.iter().map(|ComparedFigure { server, figure, ratios }| {
+        let cells = ratios.iter().map(|ratio| times(ratio.ppm));
         [server.to_string(), figure.to_string()].into_iter().chain(cells).collect()
     });
-    by_competing(["to the best", "figure"], &["2–4 to 1", "2–4 to 1 real-time"], each)
+    by_competing(["to the best", "figure"], &["2–4 to 1", "2–4 to 1 real-time"], rows)
 }
 
 /// As the paper's Figs. 4 to 6: a value by the number of competing processes.
@@ -393,7 +344,8 @@ mod tests {
 
     #[test]
     fn aims_are_of_latency_alone() {
-        let told = |laxity, kind| ratios(&report(laxity), kind).iter().map(Held::told).collect::<Vec<_>>();
+        let ratios = |laxity, kind| compared(&report(laxity), kind).into_iter().flat_map(|of| of.ratios);
+        let told = |laxity, kind| ratios(laxity, kind).map(|ratio| ratio.told()).collect::<Vec<_>>();
         let found = told(9_000, LATENCY);
         assert_eq!(found.len(), 2 * (9 + 2));
         assert_eq!(
@@ -406,7 +358,7 @@ mod tests {
         assert_eq!(found[9], format!("{single}, at most 1.100 is aimed at"));
         assert!(told(10_000, LATENCY)[0].ends_with("below 1 is aimed at: missed"));
         assert!(told(10_000, BANDWIDTH).iter().all(|ratio| !ratio.contains("aimed")));
-        assert!(ratios(&report(1), JITTER).iter().all(|held| held.ratio.is_met().is_none()));
+        assert!(ratios(1, JITTER).all(|ratio| ratio.is_met().is_none()));
     }
 
     #[test]

@@ -24,31 +24,15 @@ pub(super) const DURATION: Duration = Duration::from_secs(1);
 /// From one start of a stream to the next, by default.
 pub(super) const STEP: Duration = Duration::from_secs(2);
 
-/// A figure of a path to the default path's.
-struct ToDefault {
-    path: &'static str,
-    figure: Figure,
-    ratio: Ratio,
-}
-
-impl ToDefault {
-    fn told(&self) -> String {
-        format!("{} to {}, {}: {}", self.path, PATHS[0], self.figure, self.ratio.told())
-    }
-
-    fn json(&self) -> Value {
-        with(json!({ "path": self.path, "figure": self.figure.to_string() }), self.ratio.json())
-    }
-}
-
-/// All that is compared. The aims are what the paper had of each: mean −12 %, maximum −35 %, jitter −43 % `[rio §3.2.3]`.
-fn ratios(report: &Report, plan: &Plan) -> Vec<ToDefault> {
+/// All that is compared: figures of a path to those of the default path. The aims are what the paper had of each: mean −12 %, maximum −35 %, jitter −43 % `[rio §3.2.3]`.
+fn ratios(report: &Report, plan: &Plan) -> Vec<Ratio> {
     let figures = [(Figure::Mean, 880_000), (report.tail(), 650_000), (Figure::Jitter, 570_000)];
     let paths = report.rows.iter().map(|row| row.path).filter(|path| *path != PATHS[0]);
     let of_path = |path| {
         figures.map(|(figure, most)| {
-            let ratio = Ratio::of(&report.ratios_ppm(path, figure), plan.has_bulk.then_some(most));
-            ToDefault { path, figure, ratio }
+            let said = format!("{path} to {}, {figure}", PATHS[0]);
+            let of = json!({ "path": path, "figure": figure.to_string() });
+            Ratio::of(said, of, &report.ratios_ppm(path, figure), plan.has_bulk.then_some(most))
         })
     };
     paths.flat_map(of_path).collect()
@@ -79,7 +63,7 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
         json: json!({
             "message_bytes": MESSAGE_BYTES,
             "rows": report.rows.iter().map(row).collect::<Value>(),
-            "ratios": ratios.iter().map(ToDefault::json).collect::<Value>(),
+            "ratios": ratios.iter().map(Ratio::json).collect::<Value>(),
         }),
         tables: format!("{table}\nRatios are medians of those of each round, and what lies between the quartiles."),
         rounds: shown(report.rows.iter().flat_map(|row| {
@@ -87,7 +71,7 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
         })),
         legend: names(PATHS),
         diagrams: diagrams(&report, plan),
-        notes: ratios.iter().map(ToDefault::told).chain(instead).collect(),
+        notes: ratios.iter().map(Ratio::told).chain(instead).collect(),
         further_notes: report.channels.iter().map(told).chain(report.notes.iter().cloned()).collect(),
         ..Outcome::of_ends(&report, true)
     }
@@ -237,7 +221,7 @@ mod tests {
     fn aims_are_of_the_bench_with_bulk_alone() {
         let report = report([100, 70]);
         let plan = |has_bulk| Plan { has_bulk, span: DURATION };
-        let told = ratios(&report, &plan(true)).iter().map(ToDefault::told).collect::<Vec<_>>();
+        let told = ratios(&report, &plan(true)).iter().map(Ratio::told).collect::<Vec<_>>();
         assert_eq!(told[0], "threads-realtime to default, mean: 0.700 (0.700 to 0.700), at most 0.880 is aimed at");
         assert_eq!(
             told[1],
@@ -248,7 +232,7 @@ mod tests {
             "there is none"
         );
         let without = ratios(&report, &plan(false));
-        assert_eq!(without.iter().filter_map(|of| of.ratio.is_met()).count(), 0);
+        assert_eq!(without.iter().filter_map(|of| of.is_met()).count(), 0);
         assert!(without[1].told().contains("p99: 0.700 ("), "every round trip is beyond a millisecond");
     }
 

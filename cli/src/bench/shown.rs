@@ -198,6 +198,9 @@ pub(super) const BELOW_ONE_PPM: u64 = 999_999;
 
 /// A figure to another one.
 pub(super) struct Ratio {
+    /// Which ones, in words and in JSON.
+    said: String,
+    of: Value,
     /// The median of the rounds, and between these it is in the middle half of them.
     pub(super) ppm: Option<u64>,
     quartiles_ppm: [Option<u64>; 2],
@@ -207,9 +210,9 @@ pub(super) struct Ratio {
 
 impl Ratio {
     /// Of the rounds, in order of size.
-    pub(super) fn of(rounds: &[u64], most_ppm: Option<u64>) -> Self {
+    pub(super) fn of(said: String, of: Value, rounds: &[u64], most_ppm: Option<u64>) -> Self {
         let [low, ppm, high] = [250_000, 500_000, 750_000].map(|ppm| quantile(rounds, ppm));
-        Self { ppm, quartiles_ppm: [low, high], most_ppm }
+        Self { said, of, ppm, quartiles_ppm: [low, high], most_ppm }
     }
 
     /// Whether it is as is aimed at; `None` without an aim.
@@ -225,12 +228,13 @@ impl Ratio {
         };
         let missed = if self.is_met() == Some(false) { ": missed" } else { "" };
         let [low, high] = self.quartiles_ppm.map(times);
-        format!("{} ({low} to {high}){aim}{missed}", times(self.ppm))
+        format!("{}: {} ({low} to {high}){aim}{missed}", self.said, times(self.ppm))
     }
 
     pub(super) fn json(&self) -> Value {
-        let Self { ppm, quartiles_ppm, most_ppm } = self;
-        json!({ "ppm": ppm, "quartiles_ppm": quartiles_ppm, "most_ppm": most_ppm, "met": self.is_met() })
+        let Self { of, ppm, quartiles_ppm, most_ppm, .. } = self;
+        let more = json!({ "ppm": ppm, "quartiles_ppm": quartiles_ppm, "most_ppm": most_ppm, "met": self.is_met() });
+        with(of.clone(), more)
     }
 }
 
