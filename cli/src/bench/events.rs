@@ -90,7 +90,7 @@ fn compared(report: &Report, kind: &Kind) -> Vec<ComparedFigure> {
         let ratio = |said: String, more: Value, rounds: Vec<u64>, most_ppm| {
             let of = json!({ "server": server.to_string(), "figure": figure.to_string() });
             let most_ppm = Some(most_ppm).filter(|_| matches!(figure, Figure::P50 | Figure::P99));
-            Ratio::of(format!("{server}, {figure}, {said}"), with(of, more), &rounds, most_ppm)
+            Ratio::of_rounds(format!("{server}, {figure}, {said}"), with(of, more), &rounds, most_ppm)
         };
         let to_best = |competing: CompetingProcesses| {
             let CompetingProcesses { priority, processes } = competing;
@@ -130,7 +130,7 @@ fn outcome(report: Report, kind: &Kind, plan: &Plan) -> Outcome {
     let ratios = || compared.iter().flat_map(|of| &of.ratios);
     let lost: u64 = report.rows.iter().flat_map(|row| &row.turns).map(|turn| turn.lost).sum();
     let lost = (lost > 0).then(|| format!("{} messages had no answer within half a second", count(lost)));
-    let missed = ratios().filter(|ratio| ratio.is_met() == Some(false)).map(Ratio::told);
+    let missed = Ratio::told(ratios().filter(|ratio| ratio.is_met == Some(false)));
     let values = kind.values.iter().map(|value| value_table(&report, kind, value));
     Outcome {
         title: kind.title,
@@ -145,7 +145,7 @@ fn outcome(report: Report, kind: &Kind, plan: &Plan) -> Outcome {
             "message_bytes": MESSAGE_BYTES,
             "messages": plan.messages,
             "rows": report.rows.iter().map(row).collect::<Value>(),
-            "ratios": ratios().map(Ratio::json).collect::<Value>(),
+            "ratios": Ratio::json(ratios()),
         }),
         tables: format!(
             "By the number of competing processes: medians of the turns, and the largest of all. Below, Laxity's at real-time priority to the best socket in the same round,\nand \
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn aims_are_of_latency_alone() {
         let ratios = |laxity, kind| compared(&report(laxity), kind).into_iter().flat_map(|of| of.ratios);
-        let told = |laxity, kind| ratios(laxity, kind).map(|ratio| ratio.told()).collect::<Vec<_>>();
+        let told = |laxity, kind| ratios(laxity, kind).map(|ratio| ratio.told).collect::<Vec<_>>();
         let found = told(9_000, LATENCY);
         assert_eq!(found.len(), 2 * (9 + 2));
         assert_eq!(
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(found[9], format!("{single}, at most 1.100 is aimed at"));
         assert!(told(10_000, LATENCY)[0].ends_with("below 1 is aimed at: missed"));
         assert!(told(10_000, BANDWIDTH).iter().all(|ratio| !ratio.contains("aimed")));
-        assert!(ratios(1, JITTER).all(|ratio| ratio.is_met().is_none()));
+        assert!(ratios(1, JITTER).all(|ratio| ratio.is_met.is_none()));
     }
 
     #[test]

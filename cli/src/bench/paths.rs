@@ -5,11 +5,10 @@
 use laxity_core::units::Duration;
 use laxity_lab::figures::quantile;
 use laxity_lab::paths::{self, PACKET_BYTES, PATHS, PathFigures, Report, Setup};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
-use super::shown::{Outcome, by_round, decimal, distribution, ratio_ppm, threads, times, with_bar};
+use super::shown::{Outcome, Ratio, by_round, decimal, distribution, ratio_ppm, threads, times, with_bar};
 use crate::chart::{Diagram, names};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
@@ -21,7 +20,7 @@ pub(super) const DURATION: Duration = Duration::from_secs(20);
 
 /// What two paths have to do with each other: its name, what is divided by what (by their places in [`PATHS`]), the value, and what the ratio is to be at least
 /// and at most, in parts per million.
-type Ratio = (&'static str, [usize; 2], fn(&PathFigures) -> Option<u64>, [Option<u64>; 2]);
+type ExpectedRatio = (&'static str, [usize; 2], fn(&PathFigures) -> Option<u64>, [Option<u64>; 2]);
 
 fn trip(path: &PathFigures) -> Option<u64> {
     quantile(&path.round_trips, 500_000)
@@ -29,7 +28,7 @@ fn trip(path: &PathFigures) -> Option<u64> {
 
 const PACKETS: fn(&PathFigures) -> Option<u64> = PathFigures::median_packets_s;
 
-const RATIOS: [Ratio; 5] = [
+const RATIOS: [ExpectedRatio; 5] = [
     ("round_trip_p50_laxity_xdp_to_bare_xdp", [1, 0], trip, [None, Some(1_200_000)]),
     ("packets_laxity_xdp_to_bare_xdp", [1, 0], PACKETS, [Some(850_000), None]),
     ("round_trip_p50_laxity_xdp_to_laxity_udp", [1, 3], trip, [None, Some(999_999)]),
@@ -38,46 +37,29 @@ const RATIOS: [Ratio; 5] = [
     ("round_trip_p50_bare_xdp_to_bare_udp", [0, 2], trip, [None, None]),
 ];
 
-/// A ratio that was measured.
-#[derive(Serialize)]
-struct MeasuredRatio {
-    name: &'static str,
-    /// `null` if one of the paths has no figure.
-    ppm: Option<u64>,
-    least_ppm: Option<u64>,
-    most_ppm: Option<u64>,
-    /// `null` where nothing is expected.
-    met: Option<bool>,
-}
-
-impl MeasuredRatio {
-    fn of(paths: &[PathFigures], (name, [of, to], value, [least_ppm, most_ppm]): Ratio) -> Self {
-        let ppm = ratio_ppm(value(&paths[of]), value(&paths[to]));
-        let expects = least_ppm.is_some() || most_ppm.is_some();
-        // What was not measured is not met.
-        let is_met = ppm
-            .is_some_and(|ppm| least_ppm.is_none_or(|least| ppm >= least) && most_ppm.is_none_or(|most| ppm <= most));
-        Self { name, ppm, least_ppm, most_ppm, met: expects.then_some(is_met) }
-    }
-
-    fn told(&self) -> String {
-        let found = times(self.ppm);
-        let expected = match (self.least_ppm, self.most_ppm) {
-            (Some(1_000_001), _) => ", more than 1 is expected".to_owned(),
-            (_, Some(999_999)) => ", less than 1 is expected".to_owned(),
-            (least @ Some(_), _) => format!(", at least {} is expected", times(least)),
-            (_, most @ Some(_)) => format!(", at most {} is expected", times(most)),
-            _ => String::new(),
-        };
-        format!("{} {found}{expected}", self.name.replace('_', " "))
-    }
+/// What it was; what was not measured is not as expected.
+fn measured(paths: &[PathFigures], (name, [of, to], value, aims): ExpectedRatio) -> Ratio {
+    let ppm = ratio_ppm(value(&paths[of]), value(&paths[to]));
+    let [least_ppm, most_ppm] = aims;
+    let is_within = |ppm| least_ppm.is_none_or(|least| ppm >= least) && most_ppm.is_none_or(|most| ppm <= most);
+    let is_met = (aims != [None; 2]).then(|| ppm.is_some_and(is_within));
+    let expected = match aims {
+        [Some(1_000_001), _] => ", more than 1 is expected".to_owned(),
+        [_, Some(999_999)] => ", less than 1 is expected".to_owned(),
+        [least @ Some(_), _] => format!(", at least {} is expected", times(least)),
+        [_, most @ Some(_)] => format!(", at most {} is expected", times(most)),
+        _ => String::new(),
+    };
+    let told = format!("{} {}{expected}", name.replace('_', " "), times(ppm));
+    let json = json!({ "name": name, "ppm": ppm, "least_ppm": least_ppm, "most_ppm": most_ppm, "met": is_met });
+    Ratio { ppm, is_met, told, json }
 }
 
 /// Runs it; the fast path has to be as fast as is expected of it.
 pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outcome, Failure> {
     let setup = Setup { duration, one_processor: arguments.one_processor, spins: arguments.spin };
     let report = with_bar("{pos} of {len} rounds", |progress| paths::run(&setup, progress))?;
-    let ratios = RATIOS.map(|ratio| MeasuredRatio::of(&report.rows, ratio));
+    let ratios = RATIOS.map(|ratio| measured(&report.rows, ratio));
     let (processors, said) = if setup.one_processor { (1, "one processor") } else { (2, "two processors") };
     let (waiting, waits) = if setup.spins { ("spin", "spinning") } else { ("poll", "waiting by poll") };
     Ok(Outcome {
@@ -95,13 +77,13 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outc
             "rounds": report.details.rounds,
             "duration_ns": report.details.elapsed,
             "rows": PATHS.iter().zip(&report.rows).map(row).collect::<Value>(),
-            "ratios": ratios,
+            "ratios": Ratio::json(&ratios),
         }),
         tables: table(&report),
         legend: names(PATHS),
         diagrams: diagrams(&report),
-        notes: ratios.iter().map(MeasuredRatio::told).chain(report.notes.iter().cloned()).collect(),
-        broken: ratios.iter().filter(|found| found.met == Some(false)).map(MeasuredRatio::told).collect(),
+        notes: Ratio::told(&ratios).chain(report.notes.iter().cloned()).collect(),
+        broken: Ratio::told(ratios.iter().filter(|ratio| ratio.is_met == Some(false))).collect(),
         ..Outcome::of_ends(&report, false)
     })
 }
@@ -159,7 +141,7 @@ mod tests {
     fn a_ratio_says_whether_it_is_as_expected() {
         let paths = [with(10_000, 1000), with(12_000, 850), with(15_000, 800), with(12_000, 850)];
         let found: Vec<(Option<u64>, Option<bool>)> =
-            RATIOS.iter().map(|ratio| MeasuredRatio::of(&paths, *ratio)).map(|found| (found.ppm, found.met)).collect();
+            RATIOS.iter().map(|ratio| measured(&paths, *ratio)).map(|found| (found.ppm, found.is_met)).collect();
         let expected = [
             (Some(1_200_000), Some(true)),
             (Some(850_000), Some(true)),
@@ -168,10 +150,10 @@ mod tests {
             (Some(666_666), None),
         ];
         assert_eq!(found, expected);
-        let none = MeasuredRatio::of(&[(); 4].map(|()| PathFigures::default()), RATIOS[0]);
-        assert_eq!((none.ppm, none.met), (None, Some(false)));
+        let none = measured(&[(); 4].map(|()| PathFigures::default()), RATIOS[0]);
+        assert_eq!((none.ppm, none.is_met), (None, Some(false)));
         assert_eq!(
-            MeasuredRatio::of(&paths, RATIOS[1]).told(),
+            measured(&paths, RATIOS[1]).told,
             "packets laxity xdp to bare xdp 0.850, at least 0.850 is expected"
         );
     }

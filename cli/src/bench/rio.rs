@@ -32,7 +32,7 @@ fn ratios(report: &Report, plan: &Plan) -> Vec<Ratio> {
         figures.map(|(figure, most)| {
             let said = format!("{path} to {}, {figure}", PATHS[0]);
             let of = json!({ "path": path, "figure": figure.to_string() });
-            Ratio::of(said, of, &report.ratios_ppm(path, figure), plan.has_bulk.then_some(most))
+            Ratio::of_rounds(said, of, &report.ratios_ppm(path, figure), plan.has_bulk.then_some(most))
         })
     };
     paths.flat_map(of_path).collect()
@@ -63,7 +63,7 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
         json: json!({
             "message_bytes": MESSAGE_BYTES,
             "rows": report.rows.iter().map(row).collect::<Value>(),
-            "ratios": ratios.iter().map(Ratio::json).collect::<Value>(),
+            "ratios": Ratio::json(&ratios),
         }),
         tables: format!("{table}\nRatios are medians of those of each round, and what lies between the quartiles."),
         rounds: shown(report.rows.iter().flat_map(|row| {
@@ -71,7 +71,7 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
         })),
         legend: names(PATHS),
         diagrams: diagrams(&report, plan),
-        notes: ratios.iter().map(Ratio::told).chain(instead).collect(),
+        notes: Ratio::told(&ratios).chain(instead).collect(),
         further_notes: report.channels.iter().map(told).chain(report.notes.iter().cloned()).collect(),
         ..Outcome::of_ends(&report, true)
     }
@@ -221,7 +221,7 @@ mod tests {
     fn aims_are_of_the_bench_with_bulk_alone() {
         let report = report([100, 70]);
         let plan = |has_bulk| Plan { has_bulk, span: DURATION };
-        let told = ratios(&report, &plan(true)).iter().map(Ratio::told).collect::<Vec<_>>();
+        let told = Ratio::told(&ratios(&report, &plan(true))).collect::<Vec<_>>();
         assert_eq!(told[0], "threads-realtime to default, mean: 0.700 (0.700 to 0.700), at most 0.880 is aimed at");
         assert_eq!(
             told[1],
@@ -232,8 +232,8 @@ mod tests {
             "there is none"
         );
         let without = ratios(&report, &plan(false));
-        assert_eq!(without.iter().filter_map(|of| of.is_met()).count(), 0);
-        assert!(without[1].told().contains("p99: 0.700 ("), "every round trip is beyond a millisecond");
+        assert_eq!(without.iter().filter_map(|of| of.is_met).count(), 0);
+        assert!(without[1].told.contains("p99: 0.700 ("), "every round trip is beyond a millisecond");
     }
 
     #[test]

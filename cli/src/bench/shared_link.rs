@@ -8,7 +8,9 @@ use laxity_lab::shared_link::{self, Report, Stack, StackRow, StreamFigures, Turn
 use laxity_lab::workload::WorkloadRow;
 use serde_json::{Value, json};
 
-use super::shown::{Outcome, by_percent, by_round, class, decimal, rate, ratio_ppm, threads, times, told, with_turns};
+use super::shown::{
+    Outcome, Ratio, by_percent, by_round, class, decimal, rate, ratio_ppm, threads, times, told, with_turns,
+};
 use crate::chart::{Diagram, names};
 use crate::failure::Failure;
 use crate::numbers::{count, rounded};
@@ -21,47 +23,9 @@ pub(super) const DURATION: Duration = Duration::from_secs(3);
 const MOST_PPM: u64 = 750_000;
 const LEAST_PPM: u64 = 1_000_000;
 
-/// A stack of Laxity's to the best of the experts.
-struct Ratio {
-    stack: Stack,
-    /// Of the largest p99 to its deadline: the median of the rounds, between their quartiles.
-    p99_ppm: [Option<u64>; 3],
-    /// Of best effort, of the medians of the rounds, to what the expert that carried most of it had.
-    best_effort_ppm: Option<u64>,
-}
-
-impl Ratio {
-    /// Whether both are as is aimed at; `None` if they are not known.
-    fn is_met(&self) -> Option<bool> {
-        Some(self.p99_ppm[1]? <= MOST_PPM && self.best_effort_ppm? >= LEAST_PPM)
-    }
-
-    fn json(&self, report: &Report) -> Value {
-        let [low, middle, high] = self.p99_ppm;
-        json!({
-            "stack": self.stack.to_string(),
-            "to": report.best_expert().map(|row| row.stack.to_string()),
-            "p99_ppm": middle,
-            "quartiles_ppm": [low, high],
-            "most_ppm": MOST_PPM,
-            "best_effort_ppm": self.best_effort_ppm,
-            "least_best_effort_ppm": LEAST_PPM,
-            "met": self.is_met(),
-        })
-    }
-
-    fn told(&self, best: &str) -> String {
-        let Self { stack, p99_ppm, best_effort_ppm } = self;
-        let [low, middle, high] = p99_ppm.map(thousandths);
-        let met = if self.is_met() == Some(false) { ": missed" } else { "" };
-        format!(
-            "{stack} to the best expert: largest p99 to its deadline {middle} ({low} to {high}) of that of {best}, best effort {} of the most that one of \
-             them carries; at most {} and at least {} are aimed at{met}",
-            thousandths(*best_effort_ppm),
-            thousandths(Some(MOST_PPM)),
-            thousandths(Some(LEAST_PPM)),
-        )
-    }
+/// Whether both are as is aimed at; `None` if they are not known.
+fn is_met(p99_ppm: Option<u64>, best_effort_ppm: Option<u64>) -> Option<bool> {
+    Some(p99_ppm? <= MOST_PPM && best_effort_ppm? >= LEAST_PPM)
 }
 
 fn thousandths(ppm: Option<u64>) -> String {
@@ -74,12 +38,39 @@ fn best_effort(row: &StackRow) -> Option<u64> {
     median(row.turns.iter().map(|turn| turn.best_effort_bytes_s).collect())
 }
 
+/// Each stack of Laxity's to the best of the experts: the largest p99 to its deadline, as the median of the rounds, between their quartiles;
+/// and best effort, of the medians of the rounds, to what the expert that carried most of it had.
 fn ratios(report: &Report) -> Vec<Ratio> {
     let experts = report.rows.iter().filter(|row| !row.stack.is_laxity());
     let most = experts.filter_map(best_effort).max();
+    let best = report.best_expert().map(|row| row.stack.to_string());
     let of_stack = |row: &StackRow| {
+        let (stack, [low, ppm, high]) = (row.stack, quartiles(&report.ratios_ppm(row)));
         let best_effort_ppm = ratio_ppm(best_effort(row), most);
-        Ratio { stack: row.stack, p99_ppm: quartiles(&report.ratios_ppm(row)), best_effort_ppm }
+        let is_met = is_met(ppm, best_effort_ppm);
+        let told = format!(
+            "{stack} to the best expert: largest p99 to its deadline {} ({} to {}) of that of {}, best effort {} of the most that one of \
+             them carries; at most {} and at least {} are aimed at{}",
+            thousandths(ppm),
+            thousandths(low),
+            thousandths(high),
+            best.as_deref().unwrap_or("none of them"),
+            thousandths(best_effort_ppm),
+            thousandths(Some(MOST_PPM)),
+            thousandths(Some(LEAST_PPM)),
+            if is_met == Some(false) { ": missed" } else { "" },
+        );
+        let json = json!({
+            "stack": stack.to_string(),
+            "to": best,
+            "p99_ppm": ppm,
+            "quartiles_ppm": [low, high],
+            "most_ppm": MOST_PPM,
+            "best_effort_ppm": best_effort_ppm,
+            "least_best_effort_ppm": LEAST_PPM,
+            "met": is_met,
+        });
+        Ratio { ppm, is_met, told, json }
     };
     report.rows.iter().filter(|row| row.stack.is_laxity()).map(of_stack).collect()
 }
@@ -106,7 +97,7 @@ pub(super) fn run(span: Duration) -> Result<Outcome, Failure> {
         json: json!({
             "rows": report.rows.iter().map(|of| row(&report, of)).collect::<Value>(),
             "least_ppm": report.least_ppm(),
-            "ratios": ratios.iter().map(|ratio| ratio.json(&report)).collect::<Value>(),
+            "ratios": Ratio::json(&ratios),
             "experts": report.details.commands.iter().map(set_up).collect::<Value>(),
         }),
         tables: table(&report, &whole),
@@ -197,12 +188,11 @@ fn compared(report: &Report, ratios: &[Ratio]) -> Vec<String> {
             thousandths(report.typical_ppm(row))
         )
     });
-    let best = report.best_expert().map_or_else(|| "none of them".to_owned(), |row| row.stack.to_string());
     let least = format!(
         "whatever the order, one of three messages that come at once, as at the start of each turn, has {} of its deadline",
         thousandths(Some(report.least_ppm()))
     );
-    typical.chain([least]).chain(ratios.iter().map(|ratio| ratio.told(&best))).collect()
+    typical.chain([least]).chain(Ratio::told(ratios)).collect()
 }
 
 /// Each stream's distribution, and round by round the largest p99 to its deadline and best effort.
@@ -232,11 +222,8 @@ mod tests {
 
     #[test]
     fn an_aim_is_of_both_figures() {
-        let met = |p99, best_effort_ppm| {
-            Ratio { stack: Stack::LaxityUdp, p99_ppm: [None, p99, None], best_effort_ppm }.is_met()
-        };
-        assert_eq!(met(Some(750_000), Some(1_000_000)), Some(true));
-        assert_eq!([met(Some(750_001), Some(1_000_000)), met(Some(1), Some(999_999))], [Some(false); 2]);
-        assert_eq!([met(None, Some(1)), met(Some(1), None)], [None; 2]);
+        assert_eq!(is_met(Some(750_000), Some(1_000_000)), Some(true));
+        assert_eq!([is_met(Some(750_001), Some(1_000_000)), is_met(Some(1), Some(999_999))], [Some(false); 2]);
+        assert_eq!([is_met(None, Some(1)), is_met(Some(1), None)], [None; 2]);
     }
 }

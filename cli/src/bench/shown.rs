@@ -198,43 +198,37 @@ pub(super) const BELOW_ONE_PPM: u64 = 999_999;
 
 /// A figure to another one.
 pub(super) struct Ratio {
-    /// Which ones, in words and in JSON.
-    said: String,
-    of: Value,
-    /// The median of the rounds, and between these it is in the middle half of them.
+    /// `None` if one of them is not known.
     pub(super) ppm: Option<u64>,
-    quartiles_ppm: [Option<u64>; 2],
-    /// At most so much is aimed at; `None` without an aim.
-    most_ppm: Option<u64>,
+    /// Whether it is as is aimed at; `None` without an aim.
+    pub(super) is_met: Option<bool>,
+    pub(super) told: String,
+    pub(super) json: Value,
 }
 
 impl Ratio {
-    /// Of the rounds, in order of size.
-    pub(super) fn of(said: String, of: Value, rounds: &[u64], most_ppm: Option<u64>) -> Self {
+    /// The median of the rounds, which are in order of size; `said` and `of` are what is compared, in words and in JSON. At most `most_ppm` is
+    /// aimed at, if anything.
+    pub(super) fn of_rounds(said: String, of: Value, rounds: &[u64], most_ppm: Option<u64>) -> Self {
         let [low, ppm, high] = [250_000, 500_000, 750_000].map(|ppm| quantile(rounds, ppm));
-        Self { said, of, ppm, quartiles_ppm: [low, high], most_ppm }
-    }
-
-    /// Whether it is as is aimed at; `None` without an aim.
-    pub(super) fn is_met(&self) -> Option<bool> {
-        Some(self.ppm? <= self.most_ppm?)
-    }
-
-    pub(super) fn told(&self) -> String {
-        let aim = match self.most_ppm {
+        let is_met = ppm.zip(most_ppm).map(|(ppm, most)| ppm <= most);
+        let aim = match most_ppm {
             None => String::new(),
             Some(BELOW_ONE_PPM) => ", below 1 is aimed at".to_owned(),
             most => format!(", at most {} is aimed at", times(most)),
         };
-        let missed = if self.is_met() == Some(false) { ": missed" } else { "" };
-        let [low, high] = self.quartiles_ppm.map(times);
-        format!("{}: {} ({low} to {high}){aim}{missed}", self.said, times(self.ppm))
+        let missed = if is_met == Some(false) { ": missed" } else { "" };
+        let told = format!("{said}: {} ({} to {}){aim}{missed}", times(ppm), times(low), times(high));
+        let more = json!({ "ppm": ppm, "quartiles_ppm": [low, high], "most_ppm": most_ppm, "met": is_met });
+        Self { ppm, is_met, told, json: with(of, more) }
     }
 
-    pub(super) fn json(&self) -> Value {
-        let Self { of, ppm, quartiles_ppm, most_ppm, .. } = self;
-        let more = json!({ "ppm": ppm, "quartiles_ppm": quartiles_ppm, "most_ppm": most_ppm, "met": self.is_met() });
-        with(of.clone(), more)
+    pub(super) fn json<'a>(all: impl IntoIterator<Item = &'a Self>) -> Value {
+        all.into_iter().map(|ratio| ratio.json.clone()).collect()
+    }
+
+    pub(super) fn told<'a>(all: impl IntoIterator<Item = &'a Self>) -> impl Iterator<Item = String> {
+        all.into_iter().map(|ratio| ratio.told.clone())
     }
 }
 

@@ -9,12 +9,11 @@ use laxity_lab::roundtrip::{
     self, CARRIERS, OpenCost, PLACEMENTS, Plan, PriorityPaths, REQUEST_BYTES, ROUNDS, Report, Row, SIZES,
     ThroughputRow, USUAL,
 };
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
 use super::roundtrip::{by_segment, message, segments, this_command};
-use super::shown::{Outcome, decimal, distribution, fine, micros, ratio_ppm, threads, told, with_turns};
+use super::shown::{Outcome, Ratio, decimal, distribution, fine, micros, ratio_ppm, threads, told, with_turns};
 use crate::chart::{Diagram, Look, Series};
 use crate::failure::Failure;
 use crate::numbers::count;
@@ -32,31 +31,17 @@ const AIMS: [(&str, &str, u64); 4] = [
     ("laxity-xdp-server", "laxity-xdp-inline", 1_500_000),
 ];
 
-/// What was found of an aim.
-#[derive(Serialize)]
-struct FoundRatio {
-    of: &'static str,
-    to: &'static str,
-    /// `None` if one of the stacks has no figure.
-    ppm: Option<u64>,
-    most_ppm: u64,
-    met: bool,
-}
-
-impl FoundRatio {
-    fn of(report: &Report, (of, to, most_ppm): (&'static str, &'static str, u64)) -> Self {
-        // Medians of all sizes together: a ratio of one size is noisier.
-        let time = |stack: &str| -> Option<u64> {
-            report.rows.iter().filter(|row| row.stack == stack).map(|row| quantile(&row.pooled(), 500_000)).sum()
-        };
-        let ppm = ratio_ppm(time(of), time(to));
-        Self { of, to, ppm, most_ppm, met: ppm.is_some_and(|ppm| ppm <= most_ppm) }
-    }
-
-    fn told(&self) -> String {
-        let [ppm, most] = [self.ppm, Some(self.most_ppm)].map(|ppm| decimal(ppm, 1_000_000, 2, ""));
-        format!("{} to {}: {ppm}, at most {most} is aimed at", self.of, self.to)
-    }
+/// What was found of an aim: of the medians of all sizes together, as a ratio of one size is noisier.
+fn found(report: &Report, (of, to, most_ppm): (&str, &str, u64)) -> Ratio {
+    let time = |stack: &str| -> Option<u64> {
+        report.rows.iter().filter(|row| row.stack == stack).map(|row| quantile(&row.pooled(), 500_000)).sum()
+    };
+    let ppm = ratio_ppm(time(of), time(to));
+    let is_met = ppm.is_some_and(|ppm| ppm <= most_ppm);
+    let [found, most] = [ppm, Some(most_ppm)].map(|ppm| decimal(ppm, 1_000_000, 2, ""));
+    let told = format!("{of} to {to}: {found}, at most {most} is aimed at");
+    let json = json!({ "of": of, "to": to, "ppm": ppm, "most_ppm": most_ppm, "met": is_met });
+    Ratio { ppm, is_met: Some(is_met), told, json }
 }
 
 fn plan(arguments: &BenchArguments, stacks: &'static [&'static str], span: Duration) -> Result<Plan, Failure> {
@@ -88,7 +73,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
         })
     };
     let opening = |OpenCost { stack, opened, closed }: &OpenCost| json!({ "stack": stack, "open": distribution(opened), "close": distribution(closed) });
-    let ratios = AIMS.map(|aim| FoundRatio::of(&report, aim));
+    let ratios = AIMS.map(|aim| found(&report, aim));
     let at = |ppm| move |row: &Row| quantile(&row.pooled(), ppm);
     let median = |of: fn(&OpenCost) -> &Vec<u64>| {
         report.details.openings.iter().map(|one| micros(quantile(of(one), 500_000))).collect::<Vec<_>>()
@@ -105,7 +90,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
             "interval_ns": plan.interval,
             "rows": report.rows.iter().map(row).collect::<Value>(),
             "openings": report.details.openings.iter().map(opening).collect::<Value>(),
-            "ratios": ratios,
+            "ratios": Ratio::json(&ratios),
             "segments": report.details.segments.iter().map(segments).collect::<Value>(),
         }),
         tables: format!(
@@ -119,7 +104,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
         diagrams: [("round trip, p50", 500_000), ("round trip, p99", 990_000)]
             .map(|(what, ppm)| diagrams(&plan, &report.rows, what, ("µs", 1000), at(ppm)))
             .concat(),
-        notes: ratios.iter().map(FoundRatio::told).collect(),
+        notes: Ratio::told(&ratios).collect(),
         further_notes: report.channels.iter().map(told).chain(report.notes.iter().cloned()).collect(),
         ..Outcome::of_ends(&report, true)
     })
