@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::io::BufReader;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use laxity::text::{self, ChannelAddress};
 use laxity::{ChannelSpec, DEFAULT_PORT, Error};
 use laxity_core::contract::{Contract, Overload};
@@ -22,7 +22,7 @@ use crate::link::LinkName;
 use crate::pipe::{PipeArguments, publish};
 use crate::report::{self, escaped};
 use crate::stop::{Input, Stop};
-use crate::values::{look_up, nearest, option, towards};
+use crate::values::{look_up, named, nearest, option, towards};
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArguments {
@@ -53,33 +53,20 @@ pub(crate) struct SendArguments {
     #[arg(long, value_name = "MESSAGES", default_value_t = 64)]
     pub(crate) queue: u64,
     /// What happens to input beyond the contract
-    #[arg(long, value_enum, default_value_t = OverloadArgument::Block)]
-    pub(crate) overload: OverloadArgument,
+    #[arg(long, value_parser = named(OVERLOADS), default_value = "block")]
+    pub(crate) overload: Overload,
     #[command(flatten)]
     pub(crate) pipe: PipeArguments,
     #[command(flatten)]
     pub(crate) host: HostArguments,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum OverloadArgument {
-    /// Read no further until the contract has room
-    Block,
-    /// Drop the message and count it
-    Drop,
-    /// Take larger messages too; later ones are due later in proportion
-    Decay,
-}
-
-impl From<OverloadArgument> for Overload {
-    fn from(argument: OverloadArgument) -> Self {
-        match argument {
-            OverloadArgument::Block => Self::Block,
-            OverloadArgument::Drop => Self::Drop,
-            OverloadArgument::Decay => Self::Decay,
-        }
-    }
-}
+/// What is done with a message for which the contract has no room.
+const OVERLOADS: &[(&str, Overload, &str)] = &[
+    ("block", Overload::Block, "Read no further until the contract has room"),
+    ("drop", Overload::Drop, "Drop the message and count it"),
+    ("decay", Overload::Decay, "Take larger messages too; later ones are due later in proportion"),
+];
 
 /// Runs until the input ends, or Ctrl-C; true if no promise was broken.
 pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
@@ -159,7 +146,7 @@ fn send_all(
 
 fn specification(arguments: &SendArguments) -> Result<ChannelSpec, Failure> {
     let max_message = option("--max-message", &arguments.max_message, text::size)?;
-    let overload = arguments.overload.into();
+    let overload = arguments.overload;
     if arguments.best_effort {
         return Ok(ChannelSpec { overload, ..ChannelSpec::best_effort(max_message, arguments.queue)? });
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use laxity::streams::{Excess, Flow, Protocol, StreamClass, StreamReport, StreamSpec};
 use laxity::text::{self, DisplayRate};
 use laxity::{ClaimDirectory, Host, HostConfig, Placement};
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::file::failed;
 use crate::report::{say, with};
 use crate::table::{Column, known, table};
-use crate::values::{option, span_within};
+use crate::values::{named, option, span_within};
 
 /// A stream is a flow of kernel sockets, UDP or TCP. Their programs need not know of it. The driver recognises its packets, and a kernel thread of its own processes them. With --guard, packets
 /// that leave have a class of their own. The executive of this host admits the stream, and keeps a share for all streams (laxity serve --streams). The stream stays until it is removed or that executive ends.
@@ -106,8 +106,8 @@ struct AddArguments {
     #[arg(long, value_name = "DIRECTORY")]
     cgroup: Option<PathBuf>,
     /// When its packets are processed
-    #[arg(long, value_enum, default_value_t = ClassArgument::LowLatency)]
-    class: ClassArgument,
+    #[arg(long, value_parser = named(CLASSES), default_value = "low-latency")]
+    class: StreamClass,
     /// Packets in a period, in either direction
     #[arg(long, value_name = "NUMBER")]
     packets: u32,
@@ -118,8 +118,8 @@ struct AddArguments {
     #[arg(long, value_name = "SIZE")]
     bytes: Option<String>,
     /// What happens to incoming packets beyond that number
-    #[arg(long, value_enum, default_value_t = ExcessArgument::Waits)]
-    excess: ExcessArgument,
+    #[arg(long, value_parser = named(EXCESSES), default_value = "waits")]
+    excess: Excess,
     /// SCHED_FIFO priority of its kernel thread, 1 to 97
     #[arg(long, value_name = "NUMBER", default_value_t = StreamSpec::PRIORITY)]
     priority: u8,
@@ -130,21 +130,15 @@ struct AddArguments {
     at: ExecutiveArguments,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ClassArgument {
-    /// As soon as they come
-    LowLatency,
-    /// From the beginning of each period on
-    Periodic,
-}
+const CLASSES: &[(&str, StreamClass, &str)] = &[
+    ("low-latency", StreamClass::LowLatency, "As soon as they come"),
+    ("periodic", StreamClass::Periodic, "From the beginning of each period on"),
+];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ExcessArgument {
-    /// An ordinary thread processes them, in their order
-    Waits,
-    /// They are dropped in the driver
-    Dropped,
-}
+const EXCESSES: &[(&str, Excess, &str)] = &[
+    ("waits", Excess::Waits, "An ordinary thread processes them, in their order"),
+    ("dropped", Excess::Dropped, "They are dropped in the driver"),
+];
 
 /// Runs it; true if every stream fares as it was admitted.
 pub(crate) fn run(arguments: &StreamArguments) -> Result<bool, Failure> {
@@ -204,15 +198,9 @@ fn spec(arguments: &AddArguments) -> Result<StreamSpec, Failure> {
             dscp: arguments.dscp,
             cgroup: arguments.cgroup.as_deref().map(control_group).transpose()?,
         },
-        class: match arguments.class {
-            ClassArgument::LowLatency => StreamClass::LowLatency,
-            ClassArgument::Periodic => StreamClass::Periodic,
-        },
+        class: arguments.class,
         bytes: bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
-        excess: match arguments.excess {
-            ExcessArgument::Waits => Excess::Waits,
-            ExcessArgument::Dropped => Excess::Dropped,
-        },
+        excess: arguments.excess,
         priority: arguments.priority,
         cost: span_within("--cost", &arguments.cost, [Duration::ZERO, longest])?,
         ..StreamSpec::new(&arguments.name, arguments.packets, period)

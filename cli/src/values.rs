@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use laxity::DEFAULT_PORT;
 use laxity::text::{self, HostAddress, TextError};
 use laxity_core::units::Duration;
@@ -15,6 +16,15 @@ pub(crate) fn option<T>(
     read: impl FnOnce(&str) -> Result<T, TextError>,
 ) -> Result<T, Failure> {
     read(text).map_err(|error| Failure::Option { option, error })
+}
+
+/// Reads one of these values of the library by its name; behind it stands what the command says of it.
+pub(crate) fn named<T: Copy + Send + Sync + 'static>(
+    values: &'static [(&'static str, T, &'static str)],
+) -> impl TypedValueParser<Value = T> {
+    let possible = values.iter().map(|(name, _, help)| PossibleValue::new(*name).help(*help));
+    let value = |given: String| values.iter().find(|(name, ..)| *name == given).map(|(_, value, _)| *value);
+    PossibleValuesParser::new(possible).try_map(move |given| value(given).ok_or("it is none of these"))
 }
 
 /// Looks an address up.
