@@ -63,4 +63,5 @@ pub use experiment::Experiment;
 pub use record::Sample;
 pub use scenario::{ChannelOutcome, ScenarioOutcome, host_status, run};
 pub use stack::{Setup, Stack};
+pub use timing::{Finally, set_at_end};
 pub use workload::{Film, Workload};

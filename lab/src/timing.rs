@@ -25,7 +25,7 @@ pub(crate) fn sleep_until(until: Instant, stop: &AtomicBool) -> bool {
 }
 
 /// Calls it when it is dropped: also if its thread panics.
-pub(crate) struct Finally<F: FnMut()>(pub(crate) F);
+pub struct Finally<F: FnMut()>(pub(crate) F);
 
 impl<F: FnMut()> Drop for Finally<F> {
     fn drop(&mut self) {
@@ -34,7 +34,7 @@ impl<F: FnMut()> Drop for Finally<F> {
 }
 
 /// Sets the flag when what this returns is dropped.
-pub(crate) fn set_at_end(flag: &AtomicBool) -> Finally<impl FnMut()> {
+pub fn set_at_end(flag: &AtomicBool) -> Finally<impl FnMut()> {
     Finally(move || flag.store(true, Ordering::Release))
 }
 

@@ -189,16 +189,10 @@ fn beside<T, O: Send>(
     others: impl IntoIterator<Item = impl FnOnce(&dyn Fn() -> bool) -> O + Send>,
     work: impl FnOnce() -> T,
 ) -> io::Result<(T, Vec<O>)> {
-    /// Ends the threads also if the work panics, or one of them cannot be started.
-    struct StopGuard<'a>(&'a AtomicBool);
-    impl Drop for StopGuard<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     let over = &AtomicBool::new(false);
     thread::scope(|scope| {
-        let ending = StopGuard(over);
+        // Ends the threads also if the work panics, or one of them cannot be started.
+        let ending = laxity_lab::set_at_end(over);
         let beside = others
             .into_iter()
             .map(|other| thread::Builder::new().spawn_scoped(scope, move || other(&|| over.load(Ordering::Relaxed))));
