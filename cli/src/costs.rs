@@ -11,13 +11,14 @@ use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_lab::workload::WorkloadRow;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::file::{failed, read};
 
 /// What this host costs, for a command that runs on it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub(crate) struct CostsArguments {
     /// The measured costs of this host: a file of laxity calibrate, or none. By default the calibration of this host, if there is one
     /// (LAXITY_CALIBRATION, ~/.config/laxity/calibration.toml, /etc/laxity/calibration.toml)

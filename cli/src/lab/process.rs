@@ -1,7 +1,5 @@
 //! A process of `laxity lab run`: what its host is to be like, and how it reports.
 
-use std::path::PathBuf;
-
 use laxity::{Host, HostConfig, Snapshot};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -12,15 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::RunArguments;
-use crate::costs;
+use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
 use crate::link::{LinkArguments, PREMISE, early_lines};
 
 /// What the command line says of both hosts, as their processes are told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Settings {
-    calibration: Option<PathBuf>,
-    keep_awake: bool,
+    costs: CostsArguments,
     pub(super) link: LinkArguments,
 }
 
@@ -36,14 +33,14 @@ impl Settings {
             frame_overhead: None,
             waiting: None,
         };
-        let costs = &arguments.costs;
-        Self { calibration: costs.calibration.clone(), keep_awake: costs.keep_awake, link }
+        Self { costs: arguments.costs.clone(), link }
     }
 
     fn apply(self, config: HostConfig) -> Result<HostConfig, Failure> {
         let link = self.link.choice()?;
-        let costs = costs::named(self.calibration.as_deref(), link.kind())?.at(config.bind.ip());
-        Ok(HostConfig { costs: Some(costs), link, ..config }.advanced(|advanced| advanced.keep_awake = self.keep_awake))
+        let costs = costs::named(self.costs.calibration.as_deref(), link.kind())?.at(config.bind.ip());
+        Ok(HostConfig { costs: Some(costs), link, ..config }
+            .advanced(|advanced| advanced.keep_awake = self.costs.keep_awake))
     }
 }
 
