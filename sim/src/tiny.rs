@@ -89,11 +89,12 @@ pub struct SmallSystem {
 }
 
 /// A message that is submitted in an episode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Release {
     /// The number of its channel; `None` for best effort.
     pub channel: Option<usize>,
     /// The time, from the beginning of the episode.
+    #[serde(rename = "at_ns")]
     pub at: Duration,
     /// Its size.
     pub bytes: u32,

@@ -69,11 +69,6 @@ fn smallest(report: &Report<'_>, system: u64, found: &CounterExample) -> Value {
             "promised_ns": promised(count + number),
         })
     });
-    let releases = violation
-        .pattern
-        .releases
-        .iter()
-        .map(|release| json!({ "channel": release.channel, "at_ns": release.at, "bytes": release.bytes }));
     let gap = |&(at, length): &(Duration, Duration)| json!({ "at_ns": at, "length_ns": length });
     json!({
         "system": system,
@@ -82,7 +77,7 @@ fn smallest(report: &Report<'_>, system: u64, found: &CounterExample) -> Value {
         "channels": channels.collect::<Value>(),
         // Their numbers go on from those of the channels.
         "upcalls": upcalls.collect::<Value>(),
-        "releases": releases.collect::<Value>(),
+        "releases": violation.pattern.releases,
         "gaps": violation.pattern.gaps.iter().map(gap).collect::<Value>(),
         "late": violation.channel,
         "promised_ns": promised(violation.channel),
