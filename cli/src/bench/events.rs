@@ -262,22 +262,22 @@ fn dispatch_outcome(report: Dispatch, plan: &Plan) -> Outcome {
     }
 }
 
-/// The times of a row: each part, from the arrival on, and all.
-fn spans(row: &DispatchRow) -> [(&'static str, Vec<u64>); PARTS.len() + 2] {
+/// The times of a row, by their keys in JSON and their names: each part, from the arrival on, and all.
+fn spans(row: &DispatchRow) -> [([&'static str; 2], Vec<u64>); PARTS.len() + 2] {
     let last = PARTS.len() - 1;
     [
-        ("until_arrived", row.together(0..=0)),
-        ("until_noticed", row.together(1..=1)),
-        ("until_in_hand", row.together(2..=2)),
-        ("from_arrival", row.together(1..=last)),
-        ("from_call", row.together(0..=last)),
+        (["until_arrived", PARTS[0]], row.together(0..=0)),
+        (["until_noticed", PARTS[1]], row.together(1..=1)),
+        (["until_in_hand", PARTS[2]], row.together(2..=2)),
+        (["from_arrival", "from its arrival on"], row.together(1..=last)),
+        (["from_call", "from the call on"], row.together(0..=last)),
     ]
 }
 
 /// A server, in JSON.
 fn dispatch_row(row: &DispatchRow) -> Value {
     let mut found = json!({ "server": row.server.to_string(), "samples": row.messages.len(), "lost": row.lost });
-    for (key, sorted) in spans(row) {
+    for ([key, _], sorted) in spans(row) {
         found[key] = json!({
             "mean_ns": mean(&sorted),
             "p50_ns": quantile(&sorted, 500_000),
@@ -301,10 +301,10 @@ fn dispatch_table(report: &Dispatch) -> String {
         ("p99", &at(990_000)),
         ("deviation", &|(.., sorted)| fine(deviation(sorted))),
     ];
-    let names = [PARTS[0], PARTS[1], PARTS[2], "from its arrival on", "from the call on"];
-    let rows = report.rows.iter().flat_map(|row| {
-        names.into_iter().zip(spans(row)).map(|(span, (_, sorted))| (row.server.to_string(), span, sorted))
-    });
+    let rows = report
+        .rows
+        .iter()
+        .flat_map(|row| spans(row).into_iter().map(|([_, span], sorted)| (row.server.to_string(), span, sorted)));
     table(columns, 2.., rows)
 }
 
