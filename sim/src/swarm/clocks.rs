@@ -15,7 +15,7 @@ use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 
-use super::{SwarmCounts, WorldOutcome, caught, count_faults, outcome};
+use super::{SwarmCounts, WorldOutcome, count_faults, outcome};
 use crate::channel::DecidableCounts;
 use crate::{
     ChannelHandle, ChannelPlan, Clock, Fault, FaultKind, HostConfig, HostId, Random, Source, StepCosts, WakeUp, World,
@@ -34,11 +34,6 @@ const PROPAGATIONS: [Duration; 4] = [Duration::ZERO, us(20), us(300), us(5_000)]
 const AT_HOSTS: Duration = us(6_000);
 /// Messages of a channel.
 const MESSAGES: u64 = 150;
-
-/// Runs the world with this seed.
-pub fn world(seed: u64) -> WorldOutcome {
-    caught(seed, one)
-}
 
 /// The two hosts, as they were drawn.
 struct DrawnHosts {
@@ -106,7 +101,8 @@ fn signed(random: &mut Random, most: u32) -> i32 {
     if random.one_in(2) { -ppm } else { ppm }
 }
 
-fn one(seed: u64) -> WorldOutcome {
+/// Runs the world with this seed.
+pub fn world(seed: u64) -> WorldOutcome {
     let mut random = Random(seed);
     // Seeds in a row must not give worlds in a row.
     random = Random(random.next());

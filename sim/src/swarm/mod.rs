@@ -122,14 +122,9 @@ impl SwarmTotals {
     }
 }
 
-/// Runs the world with this seed.
-pub fn world(seed: u64) -> WorldOutcome {
-    caught(seed, one)
-}
-
 /// A world, or the panic that it ended with.
-fn caught(seed: u64, one: impl FnOnce(u64) -> WorldOutcome) -> WorldOutcome {
-    catch_unwind(AssertUnwindSafe(|| one(seed))).unwrap_or_else(|panic| {
+fn caught(seed: u64, world: impl FnOnce(u64) -> WorldOutcome) -> WorldOutcome {
+    catch_unwind(AssertUnwindSafe(|| world(seed))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let findings = vec![format!("panic: {}", text.unwrap_or_default())];
@@ -146,7 +141,7 @@ pub fn run(
     mut progress: impl FnMut(u64),
 ) -> SwarmTotals {
     let mut totals = SwarmTotals::default();
-    let world = |number| world(first_seed.wrapping_add(number));
+    let world = |number| caught(first_seed.wrapping_add(number), &world);
     let each = |outcome| {
         totals.add(outcome);
         progress(totals.worlds);
@@ -158,7 +153,8 @@ pub fn run(
 /// Messages that a world may be expected to carry.
 const MESSAGES: u64 = 220;
 
-fn one(seed: u64) -> WorldOutcome {
+/// Runs the world with this seed.
+pub fn world(seed: u64) -> WorldOutcome {
     let mut random = Random(seed);
     // Seeds in a row must not give worlds in a row.
     random = Random(random.next());
