@@ -45,8 +45,8 @@ fn opened(max_message: u64, queue: u64) -> (u64, u64) {
     let config = HostConfig::emulated(Platform::assumed_host());
     let host = Host::start(config.advanced(|advanced| advanced.receive_memory = MEMORY)).unwrap();
     let listener = host.listen("greedy").unwrap();
-    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    stranger.set_read_timeout(Some(StdDuration::from_secs(10))).unwrap();
+    let unknown = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    unknown.set_read_timeout(Some(StdDuration::from_secs(10))).unwrap();
     let traffic = Service::best_effort(max_message, queue).unwrap().into();
     // Long enough for all of them.
     let lease = Duration::from_secs(60);
@@ -55,9 +55,9 @@ fn opened(max_message: u64, queue: u64) -> (u64, u64) {
     for channels in 0.. {
         let mut frame = [0; MAX_CONTROL_BYTES];
         let len = Control::Open(open).write(7 + channels, &mut frame).unwrap();
-        stranger.send_to(&frame[..len], host.address()).unwrap();
+        unknown.send_to(&frame[..len], host.address()).unwrap();
         loop {
-            let len = stranger.recv(&mut frame).unwrap();
+            let len = unknown.recv(&mut frame).unwrap();
             match Control::parse(&frame[..len]).unwrap() {
                 (token, _) if token != 7 + channels => {}
                 (_, Control::Accept(_)) => break,

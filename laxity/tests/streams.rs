@@ -343,15 +343,15 @@ fn what_a_sender_took_is_sent_even_if_its_host_goes_at_once() {
 fn a_peer_cannot_ask_for_all_our_memory() {
     let (a, b) = (host(), host());
     let _listener = b.listen("greedy").unwrap();
-    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    stranger.set_read_timeout(PATIENCE).unwrap();
+    let unknown = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    unknown.set_read_timeout(PATIENCE).unwrap();
     let most = Service::best_effort(u64::from(MAX_MESSAGE_BYTES), u64::from(MAX_QUEUED_MESSAGES)).unwrap();
     let open =
         Open { name: "greedy", traffic: most.into(), packet: 1000, oversize: DECAY_FACTOR as u8, ..Open::default() };
     let mut frame = [0; MAX_CONTROL_BYTES];
     let len = Control::Open(open).write(7, &mut frame).unwrap();
-    stranger.send_to(&frame[..len], b.address()).unwrap();
-    let len = stranger.recv(&mut frame).unwrap();
+    unknown.send_to(&frame[..len], b.address()).unwrap();
+    let len = unknown.recv(&mut frame).unwrap();
     let answer = Control::parse(&frame[..len]).unwrap();
     assert!(matches!(&answer, (7, Control::Refuse(refuse)) if refuse.refusal.code == Code::Memory), "{answer:?}");
 
