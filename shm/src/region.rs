@@ -46,7 +46,7 @@ impl Region {
     /// Maps memory that another process made, of `bytes` bytes.
     ///
     /// # Errors
-    /// The memory is shorter, or cannot be mapped for writing any more.
+    /// The memory has another length, or cannot be mapped for writing any more.
     pub fn map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
         let bytes = whole_pages(bytes)?;
         has_length(fd, bytes)?;
@@ -54,14 +54,16 @@ impl Region {
     }
 
     /// Seals the memory: from now on it cannot be mapped for writing any more, its length is fixed, and its pages stay. A process that has mapped it goes on writing. Call it
-    /// once the other side has mapped it, and before its maker touches it.
+    /// once the other side has mapped it, and before its maker touches it. Pages that another process allocated beyond the length are given back.
     ///
     /// # Errors
     /// A process that has the descriptor changed its length, or sealed it otherwise.
     pub fn seal(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(fd, seals)?;
-        has_length(fd, self.bytes)
+        has_length(fd, self.bytes)?;
+        // FALLOC_FL_KEEP_SIZE allocates beyond the length; that ends with the seal against growth, and the same length again frees it.
+        Ok(rustix::fs::ftruncate(fd, self.bytes as u64)?)
     }
 
     /// Gives memory to these bytes, extended to whole pages: afterwards no store to them takes a page fault, if memory is locked or
@@ -118,7 +120,7 @@ fn whole_pages(bytes: usize) -> io::Result<usize> {
 
 fn has_length(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let found = rustix::fs::fstat(fd)?.st_size;
-    if u64::try_from(found).is_ok_and(|found| found >= bytes as u64) {
+    if u64::try_from(found).is_ok_and(|found| found == bytes as u64) {
         return Ok(());
     }
     Err(io::Error::new(io::ErrorKind::InvalidData, format!("the memory has {found} bytes, expected {bytes}")))
@@ -214,9 +216,25 @@ mod tests {
         rustix::fs::ftruncate(&fd, 4096).unwrap();
         assert_eq!(made.seal(fd.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let (made, fd) = Region::make(c"test", 8192).unwrap();
+        rustix::fs::ftruncate(&fd, 12_288).unwrap();
+        assert_eq!(made.seal(fd.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidData, "longer");
+        let (made, fd) = Region::make(c"test", 8192).unwrap();
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SEAL).unwrap();
         assert!(made.seal(fd.as_fd()).is_err());
-        assert!(Region::map(fd.as_fd(), 8193).is_err());
+        assert!(Region::map(fd.as_fd(), 8193).is_err() && Region::map(fd.as_fd(), 4096).is_err());
+    }
+
+    #[test]
+    fn what_was_allocated_beyond_the_length_is_given_back() {
+        use rustix::fs::FallocateFlags;
+        let (made, fd) = Region::make(c"test", 8192).unwrap();
+        let allocate = |at| rustix::fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, at, 4 << 20);
+        allocate(8192).unwrap();
+        assert!(rustix::fs::fstat(&fd).unwrap().st_blocks >= (4 << 20) / 512);
+        made.seal(fd.as_fd()).unwrap();
+        made.populate(0, 8192).unwrap();
+        assert!(rustix::fs::fstat(&fd).unwrap().st_blocks < (4 << 20) / 512);
+        assert_eq!(allocate(8192), Err(rustix::io::Errno::PERM));
     }
 
     #[test]
