@@ -12,6 +12,7 @@ use laxity_core::admission::Refusal;
 use laxity_core::event::End;
 use serde::{Deserialize, Serialize};
 
+use super::socket::MOST;
 use crate::calibration::watch::Gaps;
 use crate::calibration::{Overruns, PeerPremises, Piece, Premises, WatchedWindow};
 use crate::error::{Advice, Error};
@@ -90,6 +91,26 @@ pub(crate) enum AttachReply {
     Leaving,
 }
 
+impl AttachReply {
+    /// The ticket that it answers, if it is an answer.
+    pub(crate) fn ticket(&self) -> Option<u64> {
+        match self {
+            Self::Opened { ticket, .. }
+            | Self::Listens { ticket }
+            | Self::Refused { ticket, .. }
+            | Self::Counted { ticket, .. }
+            | Self::Status { ticket, .. }
+            | Self::Streams { ticket, .. } => Some(*ticket),
+            Self::Region { .. }
+            | Self::Attached(_)
+            | Self::NotAttached { .. }
+            | Self::Accepted { .. }
+            | Self::Ended { .. }
+            | Self::Leaving => None,
+        }
+    }
+}
+
 /// The description of the executive's host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EncodedHost {
@@ -116,10 +137,26 @@ pub(crate) struct EncodedStatus {
 }
 
 impl EncodedStatus {
+    /// With as many peers as a message has room for: all that fit, else those with broken premises first.
     pub(crate) fn new(gaps: Gaps, premises: &Premises) -> Self {
-        let Premises { overruns, windows, peers } = premises.clone();
+        /// Bytes of the message around it, at most.
+        const AROUND: usize = 128;
+        let Premises { overruns, windows, mut peers } = premises.clone();
         let windows = windows.into_iter().map(|seen| (seen, seen.is_counted_on, seen.is_withdrawn())).collect();
-        Self { gaps, windows, overruns, peers }
+        let told = Self { gaps, windows, overruns, peers: Vec::new() };
+        let mut left = MOST.saturating_sub(AROUND + encoded_bytes(&told));
+        // Each with the comma behind it.
+        let bytes = |peer: &PeerPremises| encoded_bytes(peer) + 1;
+        if peers.iter().map(bytes).sum::<usize>() > left {
+            peers.sort_by_key(|peer| !peer.is_broken());
+            let fits = |peer: &PeerPremises| {
+                left = left.checked_sub(bytes(peer))?;
+                Some(())
+            };
+            let fitting = peers.iter().map_while(fits).count();
+            peers.truncate(fitting);
+        }
+        Self { peers, ..told }
     }
 
     pub(crate) fn told(self) -> (Premises, Gaps) {
@@ -128,6 +165,11 @@ impl EncodedStatus {
             windows.into_iter().map(|(seen, is_counted_on, is_withdrawn)| seen.told(is_counted_on, is_withdrawn));
         (Premises { overruns, windows: windows.collect(), peers }, gaps)
     }
+}
+
+/// Bytes of a part of a message; more than any message has if it cannot be encoded.
+fn encoded_bytes(part: &impl Serialize) -> usize {
+    serde_json::to_vec(part).map_or(MOST, |bytes| bytes.len())
 }
 
 /// A channel that is open.
@@ -204,6 +246,35 @@ mod tests {
         let told = serde_json::to_string(&EncodedStatus::new(gaps, &premises)).unwrap();
         let told: EncodedStatus = serde_json::from_str(&told).unwrap();
         assert_eq!(told.told(), (premises, gaps));
+    }
+
+    /// As many as an executive watches, with the longest addresses and the largest numbers.
+    #[test]
+    fn a_status_of_many_peers_fits_into_a_message_with_those_that_matter() {
+        let most = Duration::from_nanos(u64::MAX);
+        let broken = ExceededPremise { count: u64::MAX / 2, largest: most, limit: most };
+        let of = |number: u16, clock| {
+            let peer = SocketAddr::from(([0xfe80, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, number], 65_535));
+            let by_wall_clocks = false;
+            PeerPremises { peer, round_trip: most, error: most, by_wall_clocks, network: ExceededPremise::default(), clock }
+        };
+        let mut window = WatchedWindow::new(most, most, &WindowClaims::default());
+        window.close(most, u64::MAX);
+        let mut premises = Premises { windows: vec![window; 20], ..Premises::default() };
+        let gaps = Gaps { count: u64::MAX, longest: most };
+        for (peers, is_broken) in [(10, 10), (256, 0), (256, 30), (256, 256)] {
+            let clock = |number| if number >= 256 - is_broken { broken } else { ExceededPremise::default() };
+            premises.peers = (256 - peers..256).map(|number| of(number, clock(number))).collect();
+            let told = AttachReply::Status { ticket: u64::MAX, status: Box::new(EncodedStatus::new(gaps, &premises)) };
+            let text = serde_json::to_string(&told).unwrap();
+            assert!(text.len() <= MOST, "{peers}: {}", text.len());
+            let AttachReply::Status { status, .. } = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
+            let (told, _) = status.told();
+            let count = told.peers.iter().filter(|peer| peer.is_broken()).count();
+            assert_eq!(count, usize::from(is_broken).min(told.peers.len()), "those are told first");
+            assert!(told.peers == premises.peers || text.len() > MOST - 600, "{} fit into {}", told.peers.len(), text.len());
+            assert_eq!(told.peers.len() == 256, peers == 256 && told.peers == premises.peers);
+        }
     }
 
     /// Each is one that its type's constructor refuses.

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Bytes of a message, at most.
-const MOST: usize = 64 << 10;
+pub(super) const MOST: usize = 64 << 10;
 /// The time that the serving side may take to read, or to accept.
 const TO_ANSWER: Duration = Duration::from_secs(5);
 /// Descriptors of a message, at most.
@@ -42,6 +42,11 @@ pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// True if a message was not sent because it is longer than one may be: that says nothing of the other side.
+pub(crate) fn is_too_long(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::MSGSIZE)
+}
+
 impl Socket {
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let socket = open()?;
@@ -49,6 +54,12 @@ impl Socket {
         set_socket_timeout(&socket, Timeout::Send, Some(TO_ANSWER))?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self { socket, waits: true })
+    }
+
+    /// One end of a pair.
+    #[cfg(test)]
+    pub(crate) fn of(socket: OwnedFd, waits: bool) -> Self {
+        Self { socket, waits }
     }
 
     pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Self> {
@@ -71,11 +82,11 @@ impl Socket {
     /// Sends a message. The side that serves does not wait for room.
     ///
     /// # Errors
-    /// The other side is gone, or does not read.
+    /// The other side is gone, or does not read; or the message is too long ([`is_too_long`]).
     pub(crate) fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         if bytes.len() > MOST {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(Errno::MSGSIZE.into());
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);

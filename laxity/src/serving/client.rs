@@ -14,7 +14,7 @@ use crate::attach::flags::ClientFlags;
 use crate::attach::free::FreeList;
 use crate::attach::layout::{BELL_BYTES, CHANNELS, ChannelMemory};
 use crate::attach::protocol::{AttachReply, EncodedChannel, EncodedError};
-use crate::attach::socket::Socket;
+use crate::attach::socket::{Socket, is_too_long};
 use crate::channel_executive::{ChannelExecutive, of_port};
 use crate::control::{Application, HostShared};
 use crate::error::Error;
@@ -118,9 +118,19 @@ impl AttachedClient {
         Self { number, socket, flag, region, account, openings: Arc::default(), held: Mutex::new(held) }
     }
 
-    /// Sends it a message. An application that does not listen counts as gone.
+    /// Sends it a message. An application that does not listen counts as gone. An answer that is longer than a message may be is
+    /// refused: what others do may have made it that long.
     pub(super) fn tell(&self, tell: &AttachReply) {
-        if self.socket.send(tell, &[]).is_err() {
+        let refuse = |ticket| {
+            let text = "the answer is longer than a message of the executive may be".to_owned();
+            let error = EncodedError::of(&Error::Served { status: 5, text });
+            self.socket.send(&AttachReply::Refused { ticket, error }, &[])
+        };
+        let sent = self.socket.send(tell, &[]).or_else(|error| match tell.ticket() {
+            Some(ticket) if is_too_long(&error) => refuse(ticket),
+            _ => Err(error),
+        });
+        if sent.is_err() {
             self.flag.lose();
         }
     }
@@ -250,5 +260,36 @@ impl Application for AttachedClient {
             Some(_) => self.tell(&channel.end(place, &end)),
             None => channel.ended = Some(end),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::super::quotas::UserAccounts;
+    use super::*;
+    use crate::attach::socket::ReceiveResult;
+
+    /// A message that is too long says nothing of the application that it is for.
+    #[test]
+    fn an_answer_that_is_too_long_is_refused() {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let (here, there) = (Socket::of(pair.0, false), Socket::of(pair.1, true));
+        let (region, _memory) = Region::make(c"test", BELL_BYTES + 4096).unwrap();
+        let region = (Arc::new(region), BELL_BYTES + 4096);
+        let flag = Arc::new(ClientFlags::new().unwrap());
+        let client = AttachedClient::new(1, (here, flag), region, UserAccounts::default().of(0, None));
+        let error = Error::Served { status: 2, text: "\"".repeat(40_000) };
+        client.refuse(7, &error);
+        client.tell(&AttachReply::Leaving);
+        let next = || match there.receive::<AttachReply>(None, None) {
+            Ok(ReceiveResult::Message(told, _)) => told,
+            _ => panic!("nothing was told"),
+        };
+        let AttachReply::Refused { ticket: 7, error } = next() else { panic!("no answer") };
+        assert!(matches!(error.error(), Error::Served { status: 5, .. }));
+        assert!(matches!(next(), AttachReply::Leaving));
+        assert!(!client.flag.is_gone.load(Ordering::SeqCst));
     }
 }
