@@ -80,6 +80,25 @@ fn answer(raw: &RawConnection, ask: &Value) -> Value {
     raw.hear().unwrap().0
 }
 
+/// No request has descriptors. Closing one may wait for whoever sent it, as long as that one wants.
+#[test]
+fn descriptors_of_an_application_do_not_come_in() {
+    let server = Server::start("rights", "");
+    let raw = server.connect(rustix::process::geteuid().as_raw());
+    raw.attach();
+    let (mut reads, writes) = std::io::pipe().unwrap();
+    let ask = json!({ "Status": { "ticket": 1 } });
+    let is_sent = raw.say_with(ask.to_string().as_bytes(), &[writes.as_fd()]);
+    drop(writes);
+    // Since Linux 6.16 the kernel does not take them. Else the executive does not, and who sent them has to go.
+    match is_sent {
+        true => assert!(raw.hear().is_none()),
+        false => assert!(answer(&raw, &ask)["Status"].is_object()),
+    }
+    // None of it is in the executive's process.
+    assert_eq!(reads.read(&mut [0; 1]).unwrap(), 0);
+}
+
 /// Memory that is longer than what was made, or has pages beyond its end, is not an application's.
 #[test]
 fn memory_does_not_grow_before_it_is_sealed() {

@@ -26,8 +26,8 @@ const DESCRIPTORS: usize = 2;
 /// One end of a connection.
 pub(crate) struct Socket {
     socket: OwnedFd,
-    /// True if a send may wait for room for a while, on the side that trusts the other one.
-    waits: bool,
+    /// True on the side that trusts the other one: a send may wait for room for a while, and descriptors are received.
+    trusts: bool,
 }
 
 fn open() -> io::Result<OwnedFd> {
@@ -53,20 +53,20 @@ impl Socket {
         // For a place in its queue, and for room in the socket.
         set_socket_timeout(&socket, Timeout::Send, Some(TO_ANSWER))?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(Self { socket, waits: true })
+        Ok(Self { socket, trusts: true })
     }
 
     /// One end of a pair.
     #[cfg(test)]
-    pub(crate) fn of(socket: OwnedFd, waits: bool) -> Self {
-        Self { socket, waits }
+    pub(crate) fn of(socket: OwnedFd, trusts: bool) -> Self {
+        Self { socket, trusts }
     }
 
     pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Self> {
         let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
         // What is told waits here while the other side does not read; beyond that it is taken for gone.
         set_socket_send_buffer_size(&socket, 1 << 20)?;
-        Ok(Self { socket, waits: false })
+        Ok(Self { socket, trusts: false })
     }
 
     /// The process and the user at the other end, as the kernel says.
@@ -93,7 +93,7 @@ impl Socket {
         if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let flags = if self.waits { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
+        let flags = if self.trusts { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
         rustix::net::sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
         Ok(())
     }
@@ -116,8 +116,12 @@ impl Socket {
 
     /// The next message; waits for it at most `timeout`, and no longer than `other` has nothing.
     ///
+    /// Descriptors come only to the side that trusts the other one. Elsewhere the kernel drops them: to close a descriptor may take as long
+    /// as its sender wants, for example if it is of a file whose file system is that sender's.
+    ///
     /// # Errors
-    /// The other side is gone, as if it had not accepted; or it sent something that is no such message.
+    /// The other side is gone, as if it had not accepted; it sent something that is no such message; [`io::ErrorKind::PermissionDenied`] if it has
+    /// descriptors that do not come.
     pub(crate) fn receive<T: DeserializeOwned>(
         &self,
         other: Option<BorrowedFd<'_>>,
@@ -132,7 +136,7 @@ impl Socket {
         }
         let mut bytes = vec![0; MOST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut ancillary = RecvAncillaryBuffer::new(if self.trusts { &mut space[..] } else { &mut [] });
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         // A side that goes with messages that it did not read resets the connection. That is told once, before what it said last.
         let mut is_reset = false;
@@ -154,9 +158,43 @@ impl Socket {
         if received.bytes == 0 {
             return gone();
         }
+        if !self.trusts && received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a message has descriptors"));
+        }
         if received.flags.contains(ReturnFlags::TRUNC) || received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
         }
         Ok(Some((serde_json::from_slice(&bytes[..received.bytes])?, descriptors)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rustix::net::socketpair;
+
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(10);
+
+    /// Also where the kernel lets them be sent.
+    #[test]
+    fn descriptors_come_only_to_the_side_that_trusts() {
+        for trusts in [false, true] {
+            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+            let (here, there) = (Socket::of(pair.0, trusts), Socket::of(pair.1, true));
+            let (mut reads, writes) = io::pipe().unwrap();
+            there.send(&"bare", &[]).unwrap();
+            there.send(&"with", &[writes.as_fd()]).unwrap();
+            drop(writes);
+            assert!(matches!(here.receive::<String>(None, WAIT), Ok(Some(_))));
+            match here.receive::<String>(None, WAIT) {
+                Ok(Some((text, descriptors))) => assert_eq!((trusts, &*text, descriptors.len()), (true, "with", 1)),
+                Ok(None) => panic!("nothing came"),
+                Err(error) => assert_eq!((trusts, error.kind()), (false, io::ErrorKind::PermissionDenied)),
+            }
+            assert_eq!(reads.read(&mut [0; 1]).unwrap(), 0, "it is closed");
+        }
     }
 }

@@ -304,10 +304,12 @@ impl ServerShared {
         let _leaving =
             DetachGuard { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
         while !client.flag.is_broken() && !self.is_over() {
-            match client.socket.receive(Some(client.flag.kill.as_fd()), LOOK) {
+            match client.socket.receive::<AttachRequest>(Some(client.flag.kill.as_fd()), LOOK) {
                 Ok(Some((ask, _))) => self.answer(&client, ask),
                 Ok(None) if client.flag.kill.drain() => break,
                 Ok(None) => {}
+                // No request has descriptors.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => client.flag.blame(),
                 Err(_) => break,
             }
         }
