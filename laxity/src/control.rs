@@ -296,11 +296,13 @@ impl HostShared {
     fn release_lingering(&self) -> Option<StdDuration> {
         let now = StdInstant::now();
         let mut state = self.state();
-        let due = state.lingering.extract_if(.., |(until, ..)| *until <= now);
-        let due: Vec<ChannelId> = due.map(|(_, channel, _)| channel).collect();
+        let due: Vec<(StdInstant, ChannelId, ChannelEntry)> =
+            state.lingering.extract_if(.., |(until, ..)| *until <= now).collect();
         let next = state.lingering.iter().map(|(until, ..)| until.saturating_duration_since(now)).min();
         drop(state);
-        for channel in due {
+        // Not while the state is locked: an entry may be the last that has an application and its memory.
+        for (_, channel, known) in due {
+            drop(known);
             self.command(ExecutiveCommand::Release(channel));
         }
         next

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use laxity_link::sys::{PeerCredentials, peer_credentials, readable, wait};
+use laxity_link::sys::{PeerCredentials, peer_credentials, readable, refuse_descriptors, wait};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{
@@ -34,9 +34,11 @@ fn open() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Listens at a path.
+/// Listens at a path. Where the kernel can, it keeps descriptors from being sent to the sockets that are accepted: to close one that was not
+/// received would take as long as its sender wants.
 pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let socket = open()?;
+    let _ = refuse_descriptors(socket.as_fd());
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, 16)?;
     Ok(socket)

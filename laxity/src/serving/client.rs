@@ -1,8 +1,11 @@
 //! An application that is attached, in the executive's process.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 use laxity_core::event::{End, Name};
@@ -13,7 +16,7 @@ use super::quotas::{QuotaHold, UserAccount};
 use crate::attach::flags::ClientFlags;
 use crate::attach::free::FreeList;
 use crate::attach::layout::{BELL_BYTES, CHANNELS, ChannelMemory};
-use crate::attach::protocol::{AttachReply, EncodedChannel, EncodedError};
+use crate::attach::protocol::{AttachReply, AttachRequest, EncodedChannel, EncodedError};
 use crate::attach::socket::{Socket, is_too_long};
 use crate::channel_executive::{ChannelExecutive, of_port};
 use crate::control::{Application, HostShared};
@@ -26,7 +29,7 @@ use crate::sync::locked;
 /// An application that is attached.
 pub(super) struct AttachedClient {
     pub(super) number: u32,
-    pub(super) socket: Socket,
+    pub(super) socket: ClientSocket,
     pub(super) flag: Arc<ClientFlags>,
     region: Arc<Region>,
     /// The quota of its user, and what is used of it.
@@ -34,6 +37,38 @@ pub(super) struct AttachedClient {
     /// The number of channels that it waits for.
     pub(super) openings: Arc<AtomicUsize>,
     pub(super) held: Mutex<ClientState>,
+}
+
+/// The socket of an application, which only the application's own thread closes, when it ends. Before Linux 6.16 that may take long: what was sent
+/// and not received may have descriptors, whose sender decides how long it takes to close them.
+pub(super) struct ClientSocket(RwLock<Option<Socket>>);
+
+impl ClientSocket {
+    /// As [`Socket::send`]; fails if it is closed.
+    fn send(&self, tell: &AttachReply) -> io::Result<()> {
+        let socket = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        socket.as_ref().map_or_else(|| Err(io::ErrorKind::NotConnected.into()), |socket| socket.send(tell, &[]))
+    }
+
+    /// The next request, or why there is none; waits no longer than `other` has nothing, and `timeout` at most. For the thread that closes it.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    pub(super) fn receive(
+        &self,
+        other: BorrowedFd<'_>,
+        timeout: Duration,
+    ) -> io::Result<Option<(AttachRequest, Vec<OwnedFd>)>> {
+        let socket = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        socket.receive(Some(other), timeout)
+    }
+
+    /// Closes it.
+    pub(super) fn close(&self) {
+        let socket = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(socket);
+    }
 }
 
 /// The channels and names of an application.
@@ -115,6 +150,7 @@ impl AttachedClient {
         account: Arc<UserAccount>,
     ) -> Self {
         let held = ClientState { free: FreeList::new(BELL_BYTES, bytes - BELL_BYTES), ..ClientState::default() };
+        let socket = ClientSocket(RwLock::new(Some(socket)));
         Self { number, socket, flag, region, account, openings: Arc::default(), held: Mutex::new(held) }
     }
 
@@ -124,9 +160,9 @@ impl AttachedClient {
         let refuse = |ticket| {
             let text = "the answer is longer than a message of the executive may be".to_owned();
             let error = EncodedError::of(&Error::Served { status: 5, text });
-            self.socket.send(&AttachReply::Refused { ticket, error }, &[])
+            self.socket.send(&AttachReply::Refused { ticket, error })
         };
-        let sent = self.socket.send(tell, &[]).or_else(|error| match tell.ticket() {
+        let sent = self.socket.send(tell).or_else(|error| match tell.ticket() {
             Some(ticket) if is_too_long(&error) => refuse(ticket),
             _ => Err(error),
         });
@@ -269,7 +305,6 @@ mod tests {
 
     use super::super::quotas::UserAccounts;
     use super::*;
-    use crate::attach::socket::ReceiveResult;
 
     /// A message that is too long says nothing of the application that it is for.
     #[test]
@@ -291,5 +326,10 @@ mod tests {
         assert!(matches!(error.error(), Error::Served { status: 5, .. }));
         assert!(matches!(next(), AttachReply::Leaving));
         assert!(!client.flag.is_gone.load(Ordering::SeqCst));
+        // However long others hold it.
+        client.socket.close();
+        assert!(matches!(there.receive::<AttachReply>(None, None), Ok(ReceiveResult::Gone)));
+        client.tell(&AttachReply::Leaving);
+        assert!(client.flag.is_gone.load(Ordering::SeqCst), "as if it had gone");
     }
 }

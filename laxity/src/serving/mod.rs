@@ -302,9 +302,9 @@ impl ServerShared {
     fn attend(self: Arc<Self>, socket: Socket, allowed: (u32, Option<Quota>), seat: HeldPlace) {
         let Some((client, joined)) = self.attach(socket, allowed) else { return };
         let _leaving =
-            DetachGuard { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
+            DetachGuard { server: Arc::clone(&self), client: Arc::clone(&client), joined: Some(joined), _seat: seat };
         while !client.flag.is_broken() && !self.is_over() {
-            match client.socket.receive::<AttachRequest>(Some(client.flag.kill.as_fd()), LOOK) {
+            match client.socket.receive(client.flag.kill.as_fd(), LOOK) {
                 Ok(Some((ask, _))) => self.answer(&client, ask),
                 Ok(None) if client.flag.kill.drain() => break,
                 Ok(None) => {}
@@ -506,8 +506,8 @@ fn not_attached(socket: &Socket, status: u8, why: String) {
 /// An application that leaves, in order or not: its channels are closed, and then its place is free.
 struct DetachGuard {
     server: Arc<ServerShared>,
-    /// Of its user's processes: given back before the account is.
-    _joined: HeldPlace,
+    /// Of its user's processes: given back before the account is, and before the application sees that its socket is closed.
+    joined: Option<HeldPlace>,
     client: Arc<AttachedClient>,
     /// Of the executive's applications.
     _seat: HeldPlace,
@@ -515,12 +515,14 @@ struct DetachGuard {
 
 impl Drop for DetachGuard {
     fn drop(&mut self) {
-        let Self { server, client, .. } = self;
+        let Self { server, client, joined, .. } = self;
         if client.flag.is_broken() {
             client.account.bar();
         }
         locked(&server.applications).remove(&client.number);
         client.end(&server.shared);
         server.shared.command(ExecutiveCommand::Detach(client.number));
+        drop(joined.take());
+        client.socket.close();
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use clock::{WallReading, ahead_of_first_namespace, wall_reading};
 pub use held::{hold, is_held};
 pub use lock::{LockProtocol, PriorityGuard, PriorityLock};
 pub use process_clock::from_kernel;
-pub use socket::{PeerCredentials, buffers, mark, peer_credentials};
+pub use socket::{PeerCredentials, buffers, mark, peer_credentials, refuse_descriptors};
 pub use thread::{
     Urgency, deadline, forks, kernel_threads, ordinary, pin, pin_other, processor_time_of, processor_time_of_process,
     processors, real_time, real_time_of, short_slice, thread_id, wait_for_interruptions, watch_forks,

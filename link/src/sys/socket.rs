@@ -18,6 +18,13 @@ pub(super) const SO_RXQ_OVFL: libc::c_int = 40;
 #[cfg(any(target_arch = "sparc", target_arch = "sparc64"))]
 pub(super) const SO_RXQ_OVFL: libc::c_int = 0x24;
 
+/// From the kernel's asm-generic/socket.h, since Linux 6.16; libc lacks it. The same on all architectures that Rust has Linux for, but sparc.
+#[cfg(not(any(target_arch = "sparc", target_arch = "sparc64")))]
+const SO_PASSRIGHTS: libc::c_int = 83;
+/// From the kernel's sparc asm/socket.h.
+#[cfg(any(target_arch = "sparc", target_arch = "sparc64"))]
+const SO_PASSRIGHTS: libc::c_int = 0x5c;
+
 /// A bound socket, and the buffers that it got.
 pub(crate) struct BoundSocket {
     pub(crate) fd: OwnedFd,
@@ -144,6 +151,14 @@ pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
     };
     done(answer)?;
     Ok(PeerCredentials { process: u32::try_from(found.pid).unwrap_or(0), user: found.uid, group: found.gid })
+}
+
+/// From now on nothing that is sent to this Unix socket, or to one that it accepts, may have descriptors: to send some fails with EPERM.
+///
+/// # Errors
+/// It is no such socket, or the kernel is older than Linux 6.16 and has no such option.
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, SO_PASSRIGHTS, 0)
 }
 
 /// Asks for buffers, beyond the system's limits if that is permitted, and returns the sizes that the kernel gave (receive, send).
