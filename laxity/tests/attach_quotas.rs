@@ -99,6 +99,27 @@ fn descriptors_of_an_application_do_not_come_in() {
     assert_eq!(reads.read(&mut [0; 1]).unwrap(), 0);
 }
 
+/// A user that has as many processes as allowed is refused as that, also where no place is left: it takes none, and no thread.
+#[test]
+fn a_quota_of_processes_counts_before_a_place_does() {
+    if !is_root() {
+        return;
+    }
+    let server = Server::start("places", &format!("[[allow]]\nuser = {}\nprocesses = 1\n", USERS[0]));
+    let first = server.connect(USERS[0]);
+    let mut attached = vec![first.attach()];
+    let others: Vec<RawConnection> = (1..PLACES).map(|_| server.connect(0)).collect();
+    attached.extend(others.iter().map(RawConnection::attach));
+    let refused = |user: u32| {
+        let (told, _) = server.connect(user).hear().unwrap();
+        assert_eq!(told["NotAttached"]["status"], 3, "{told}");
+        told["NotAttached"]["why"].as_str().unwrap().to_owned()
+    };
+    assert!(refused(0).starts_with("64 applications are attached"));
+    let why = refused(USERS[0]);
+    assert!(why.starts_with("1 processes of user"), "{why}");
+}
+
 /// Memory that is longer than what was made, or has pages beyond its end, is not an application's.
 #[test]
 fn memory_does_not_grow_before_it_is_sealed() {
@@ -125,4 +146,44 @@ fn memory_does_not_grow_before_it_is_sealed() {
     assert!(raw.hear().unwrap().0["Attached"].is_object());
     let found = rustix::fs::fstat(&memory).unwrap();
     assert!(found.st_size as u64 == length && found.st_blocks as u64 * 512 < (bytes + (1 << 20)) as u64, "{found:?}");
+}
+
+/// The thread of an application has a small stack. What it is asked for fits, however it is written.
+#[test]
+fn the_thread_of_an_application_has_stack_for_all_that_it_is_asked_for() {
+    let server = Server::start("stack", "");
+    let raw = server.connect(rustix::process::geteuid().as_raw());
+    raw.attach();
+    let nested = |brackets: usize, field: &str| {
+        let value = format!("{}{}", "[".repeat(brackets), "]".repeat(brackets));
+        format!("{{\"Status\":{{\"ticket\":1,\"{field}\":{value}}}}}")
+    };
+    // A field that is not known is passed over.
+    assert!(raw.say(nested(100, "other").as_bytes()));
+    assert!(raw.hear().unwrap().0["Status"].is_object());
+    let real_time = json!({ "service": "RealTime", "max_message": 500, "min_message": 1, "interval": 5_000_000, "burst": 4, "deadline": 50_000_000,
+        "catch_up": 0, "tolerance": 0 });
+    let asks = [
+        json!({ "Listen": { "ticket": 1, "name": "n".repeat(60_000), "from": null } }),
+        json!({ "Listen": { "ticket": 1, "name": "\"".repeat(30_000), "from": null } }),
+        json!({ "Listen": { "ticket": 1, "name": "n", "from": "::1" } }),
+        json!({ "Listen": { "ticket": 1, "name": "n", "from": null } }),
+        json!({ "Figures": { "ticket": 1, "place": 63 } }),
+        json!({ "Streams": { "ticket": 1 } }),
+        json!({ "RemoveStream": { "ticket": 1, "name": "x".repeat(60_000) } }),
+        json!({ "AddStream": { "ticket": 1, "spec": {
+            "name": "x", "flow": { "protocol": "tcp", "local": null, "local_port": 1, "remote": null, "remote_port": null,
+            "dscp": 0, "cgroup": 1 }, "class": "periodic", "packets": 1, "period": 1_000_000, "bytes": 1, "excess": "waits", "priority": 1, "cost": 1 } } }),
+        json!({ "Open": { "ticket": 1, "peer": server.host.address(), "name": "n", "spec": {
+            "service": real_time, "overload": "Block", "priority": 0, "catch_up": null } } }),
+    ];
+    for ask in &asks {
+        assert!(raw.ask(ask), "{}", &ask.to_string()[..40]);
+        let told = raw.hear().unwrap_or_else(|| panic!("{}", &ask.to_string()[..40])).0;
+        assert!(["Refused", "Listens", "Counted", "Opened"].iter().any(|kind| told[kind].is_object()), "{told}");
+    }
+    // Deeper than any value may be: it is thrown out, and the process is there.
+    assert!(raw.say(nested(10_000, "ticket").as_bytes()));
+    while raw.hear().is_some() {}
+    server.connect(rustix::process::geteuid().as_raw()).attach();
 }

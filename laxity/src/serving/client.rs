@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -306,6 +306,8 @@ mod tests {
     use super::super::quotas::UserAccounts;
     use super::*;
 
+    const WAIT: Duration = Duration::from_secs(10);
+
     /// A message that is too long says nothing of the application that it is for.
     #[test]
     fn an_answer_that_is_too_long_is_refused() {
@@ -318,8 +320,8 @@ mod tests {
         let error = Error::Served { status: 2, text: "\"".repeat(40_000) };
         client.refuse(7, &error);
         client.tell(&AttachReply::Leaving);
-        let next = || match there.receive::<AttachReply>(None, None) {
-            Ok(ReceiveResult::Message(told, _)) => told,
+        let next = || match there.receive::<AttachReply>(None, WAIT) {
+            Ok(Some((told, _))) => told,
             _ => panic!("nothing was told"),
         };
         let AttachReply::Refused { ticket: 7, error } = next() else { panic!("no answer") };
@@ -328,7 +330,7 @@ mod tests {
         assert!(!client.flag.is_gone.load(Ordering::SeqCst));
         // However long others hold it.
         client.socket.close();
-        assert!(matches!(there.receive::<AttachReply>(None, None), Ok(ReceiveResult::Gone)));
+        assert!(there.receive::<AttachReply>(None, WAIT).is_err());
         client.tell(&AttachReply::Leaving);
         assert!(client.flag.is_gone.load(Ordering::SeqCst), "as if it had gone");
     }

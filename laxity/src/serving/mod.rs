@@ -49,7 +49,7 @@ use laxity_shm::Region;
 
 use self::access::{Access, Quota};
 use self::client::{AttachedClient, ClientChannel, no_memory};
-use self::quotas::UserAccounts;
+use self::quotas::{UserAccount, UserAccounts};
 use crate::attach::flags::ClientFlags;
 use crate::attach::layout::{self, BELL_BYTES, CHANNELS};
 use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedStatus, VERSION};
@@ -94,8 +94,8 @@ impl Default for ServeConfig {
     }
 }
 
-/// The stack of a thread that waits for a peer's answer, in bytes: it is locked if the host's memory is.
-const OPENING_STACK: usize = 256 << 10;
+/// The stack of an application's thread, and of one that waits for a peer's answer, in bytes: it is locked if the host's memory is.
+const CLIENT_STACK: usize = 256 << 10;
 /// The largest number of names by which an application may receive.
 const MOST_NAMES: usize = 256;
 /// The time that an application may take to map the memory.
@@ -284,23 +284,23 @@ impl ServerShared {
                 std::thread::sleep(StdDuration::from_millis(10));
                 continue;
             };
-            // Before it has a place or a thread.
-            let Some(allowed) = self.allowed(&socket) else { continue };
+            // Before it has a place or a thread: users without rights, or with as many processes as they may have, take none from others.
+            let Some((account, joined)) = self.allowed(&socket) else { continue };
             let Some(seat) = HeldPlace::take(&self.shared.applications, MAX_APPLICATIONS) else {
                 let why = format!("{MAX_APPLICATIONS} applications are attached, which is as many as there may be");
                 not_attached(&socket, 3, why);
                 continue;
             };
             let server = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("laxity-client".to_owned());
+            let thread = std::thread::Builder::new().name("laxity-client".to_owned()).stack_size(CLIENT_STACK);
             // Without a thread the socket is closed, and the application sees this.
-            let _ = thread.spawn(move || server.attend(socket, allowed, seat));
+            let _ = thread.spawn(move || server.attend(socket, account, joined, seat));
         }
     }
 
     /// Carries out the requests of one application, until it goes.
-    fn attend(self: Arc<Self>, socket: Socket, allowed: (u32, Option<Quota>), seat: HeldPlace) {
-        let Some((client, joined)) = self.attach(socket, allowed) else { return };
+    fn attend(self: Arc<Self>, socket: Socket, account: Arc<UserAccount>, joined: HeldPlace, seat: HeldPlace) {
+        let Some((client, joined)) = self.attach(socket, account, joined) else { return };
         let _leaving =
             DetachGuard { server: Arc::clone(&self), client: Arc::clone(&client), joined: Some(joined), _seat: seat };
         while !client.flag.is_broken() && !self.is_over() {
@@ -315,8 +315,12 @@ impl ServerShared {
         }
     }
 
-    /// The user of the asking process and the user's quota, if it may attach; else it is told.
-    fn allowed(&self, socket: &Socket) -> Option<(u32, Option<Quota>)> {
+    /// The account of the asking process's user, in which the process is counted, if it may attach; else it is told.
+    fn allowed(&self, socket: &Socket) -> Option<(Arc<UserAccount>, HeldPlace)> {
+        let refuse = |status, why: String| {
+            not_attached(socket, status, why);
+            None
+        };
         let PeerCredentials { user, group, .. } = socket.peer().ok()?;
         let own = rustix::process::geteuid().as_raw();
         let is_own = user == own || user == 0;
@@ -324,36 +328,39 @@ impl ServerShared {
         if !is_own && quota.is_none() {
             let why =
                 format!("user {user} may not attach: this executive is of user {own}, and no rule lets others in");
-            not_attached(socket, 4, why);
-            return None;
+            return refuse(4, why);
         }
-        Some((user, quota))
-    }
-
-    /// Lets an application attach, unless its user has as many as allowed.
-    fn attach(&self, socket: Socket, (user, quota): (u32, Option<Quota>)) -> Option<(Arc<AttachedClient>, HeldPlace)> {
-        let until = StdInstant::now() + TO_MAP;
-        let refuse = |status, why: String| {
-            not_attached(&socket, status, why);
-            None
-        };
         let account = self.accounts.of(user, quota.as_ref());
         if account.is_barred() {
             let what = "did not keep to the rules of the shared memory, and was thrown out just now";
             return refuse(4, format!("a process of user {user} {what}"));
         }
-        let joined = match account.join() {
-            Ok(joined) => joined,
+        match account.join() {
+            Ok(joined) => Some((account, joined)),
             Err(most) => {
                 let what = "attached, which is as many as its quota allows";
-                return refuse(3, format!("{most} processes of user {user} are {what}"));
+                refuse(3, format!("{most} processes of user {user} are {what}"))
             }
+        }
+    }
+
+    /// Lets an application attach.
+    fn attach(
+        &self,
+        socket: Socket,
+        account: Arc<UserAccount>,
+        joined: HeldPlace,
+    ) -> Option<(Arc<AttachedClient>, HeldPlace)> {
+        let until = StdInstant::now() + TO_MAP;
+        let refuse = |status, why: String| {
+            not_attached(&socket, status, why);
+            None
         };
         let Ok((AttachRequest::Attach { version, .. }, _)) = socket.receive_until(until) else { return None };
         if version != VERSION {
             return refuse(5, format!("it speaks version {version}, this executive version {VERSION}"));
         }
-        let bytes = BELL_BYTES + quota.and_then(|quota| quota.memory).unwrap_or(self.memory);
+        let bytes = BELL_BYTES + account.quota.as_ref().and_then(|quota| quota.memory).unwrap_or(self.memory);
         let made = || -> std::io::Result<_> {
             let (region, descriptor) = Region::make(c"laxity", bytes)?;
             Ok((region, descriptor, Wake::new()?, Arc::new(ClientFlags::new()?)))
@@ -406,7 +413,7 @@ impl ServerShared {
                     server.open(&asker, ticket, peer, &name, spec);
                     drop(opening);
                 };
-                let thread = std::thread::Builder::new().name("laxity-open".to_owned()).stack_size(OPENING_STACK);
+                let thread = std::thread::Builder::new().name("laxity-open".to_owned()).stack_size(CLIENT_STACK);
                 if thread.spawn(open).is_err() {
                     client.refuse(ticket, &Error::Stopped);
                 }
