@@ -86,12 +86,18 @@ impl HostShared {
             }
         }
         let (sender, receiver) = mpsc::channel();
-        self.listen_as(name, config.from, ListenTarget::Local(sender, config.handler))?;
+        self.listen_as(name, config.from, ListenTarget::Local(sender, config.handler), |_| Ok(()))?;
         Ok(receiver)
     }
 
-    /// Has `listens` told of accepted channels of this name.
-    pub(crate) fn listen_as(&self, name: Name, from: Option<IpAddr>, listens: ListenTarget) -> Result<(), Error> {
+    /// Has `listens` told of accepted channels of this name, if `count` agrees, to which the number of names is stated that are left then.
+    pub(crate) fn listen_as<T>(
+        &self,
+        name: Name,
+        from: Option<IpAddr>,
+        listens: ListenTarget,
+        count: impl FnOnce(usize) -> Result<T, Refusal>,
+    ) -> Result<T, Error> {
         check_may_wait()?;
         let mut state = self.state();
         self.check_running()?;
@@ -101,10 +107,12 @@ impl HostShared {
         if state.listeners.len() >= MAX_LISTENERS {
             return Err(Error::refused_here(Refusal::new(Code::Memory, Stage::ReceivingProcessor), None));
         }
+        let counted = count(MAX_LISTENERS - state.listeners.len() - 1);
+        let counted = counted.map_err(|refusal| Error::refused_here(refusal, None))?;
         state.listeners.push(ListenedName { name, from, listens });
         drop(state);
         self.command(ExecutiveCommand::Listen(name));
-        Ok(())
+        Ok(counted)
     }
 }
 

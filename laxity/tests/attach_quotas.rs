@@ -120,6 +120,48 @@ fn a_quota_of_processes_counts_before_a_place_does() {
     assert!(why.starts_with("1 processes of user"), "{why}");
 }
 
+/// Names that users have beside those of this process: no user's are more than what is left for all others.
+#[test]
+fn no_user_takes_more_names_than_it_leaves() {
+    if !is_root() {
+        return;
+    }
+    let rules: String =
+        USERS.iter().map(|user| format!("[[allow]]\nuser = {user}\nnames = [\"n*\"]\nprocesses = 4\n")).collect();
+    let server = Server::start("names", &rules);
+    // As many as each gets, of four processes: how many, and the refusal of one more.
+    let names = |user: u32| {
+        let (mut listened, mut connections) = (0, Vec::new());
+        for process in 0..4 {
+            let raw = server.connect(user);
+            let memory = raw.attach();
+            connections.push((raw, memory));
+            for name in 0..NAMES {
+                let ask = json!({ "Listen": { "ticket": 1, "name": format!("n{user}-{process}-{name}"), "from": null } });
+                let told = answer(&connections[process].0, &ask);
+                if told["Listens"].is_object() {
+                    listened += 1;
+                    continue;
+                }
+                let refused = &told["Refused"]["error"];
+                assert!(refused["status"] == 3 && refused["text"].as_str().unwrap().contains("its user may"), "{told}");
+                return (listened, connections);
+            }
+        }
+        (listened, connections)
+    };
+    let (first, taken) = names(USERS[0]);
+    assert_eq!(first, MAX_LISTENERS / 2);
+    assert_eq!(names(USERS[1]).0, MAX_LISTENERS / 4);
+    let _own = server.host.listen("own").unwrap();
+    // What a process had is free again once it has gone, and what it gave up at once.
+    let unlistened = json!({ "Unlisten": { "name": format!("n{}-0-0", USERS[0]) } });
+    assert!(taken[0].0.ask(&unlistened));
+    let again = json!({ "Listen": { "ticket": 1, "name": format!("n{}-again", USERS[0]), "from": null } });
+    assert!(answer(&taken[1].0, &again)["Refused"].is_object(), "this process has as many as it may");
+    assert!(answer(&taken[0].0, &again)["Listens"].is_object());
+}
+
 /// Memory that is longer than what was made, or has pages beyond its end, is not an application's.
 #[test]
 fn memory_does_not_grow_before_it_is_sealed() {

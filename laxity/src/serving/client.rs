@@ -22,6 +22,7 @@ use crate::channel_executive::{ChannelExecutive, of_port};
 use crate::control::{Application, HostShared};
 use crate::error::Error;
 use crate::grant::Grant;
+use crate::held_place::HeldPlace;
 use crate::port::{ChannelCounters, MailboxEnd, Port, ReceiveSlot, RingTimes, SendSlot};
 use crate::remote_mailbox::{OtherEnd, RemoteReceiveMailbox, RemoteSendMailbox};
 use crate::sync::locked;
@@ -78,7 +79,8 @@ pub(super) struct ClientState {
     /// The places in its bell that are taken, one bit each.
     places: u64,
     pub(super) channels: BTreeMap<u32, ClientChannel>,
-    pub(super) names: Vec<Name>,
+    /// Each as it is counted for its user.
+    pub(super) names: Vec<(Name, HeldPlace)>,
     /// True if it has gone: nothing is made for it any more.
     is_over: bool,
 }
@@ -246,7 +248,8 @@ impl AttachedClient {
         held.is_over = true;
         let names = std::mem::take(&mut held.names);
         drop(held);
-        names.into_iter().for_each(|name| shared.unlisten(name));
+        // Counted until it is free.
+        names.into_iter().for_each(|(name, _counted)| shared.unlisten(name));
         let channels = std::mem::take(&mut locked(&self.held).channels);
         channels.values().for_each(|channel| shared.close(&channel.port));
     }

@@ -427,8 +427,9 @@ impl ServerShared {
                         return Err(Error::refused_here(refusal, None));
                     }
                     let application = ListenTarget::Remote(Arc::clone(client) as Arc<dyn Application>);
-                    self.shared.listen_as(name, from.map(|from| from.to_canonical()), application)?;
-                    locked(&client.held).names.push(name);
+                    let from = from.map(|from| from.to_canonical());
+                    let counted = self.shared.listen_as(name, from, application, |left| client.account.name(left))?;
+                    locked(&client.held).names.push((name, counted));
                     Ok(())
                 });
                 match listens {
@@ -439,10 +440,11 @@ impl ServerShared {
             AttachRequest::Unlisten { name } => {
                 let Ok(name) = Name::new(&name) else { return };
                 let mut held = locked(&client.held);
-                if let Some(at) = held.names.iter().position(|known| *known == name) {
-                    held.names.swap_remove(at);
+                if let Some(at) = held.names.iter().position(|(known, _)| *known == name) {
+                    let counted = held.names.swap_remove(at);
                     drop(held);
                     self.shared.unlisten(name);
+                    drop(counted);
                 }
             }
             AttachRequest::Close { place } => {

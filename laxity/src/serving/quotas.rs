@@ -17,6 +17,8 @@ pub(super) struct UserAccount {
     pub(super) quota: Option<Quota>,
     /// The number of its processes.
     processes: Arc<AtomicUsize>,
+    /// The number of names by which they receive.
+    names: Arc<AtomicUsize>,
     used: Mutex<UserUsage>,
 }
 
@@ -43,7 +45,8 @@ impl UserAccounts {
         let mut accounts = locked(&self.0);
         // Users without processes are forgotten, so there are as many accounts as processes at most.
         accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.is_barred());
-        let new = || Arc::new(UserAccount { quota: quota.cloned(), processes: Arc::default(), used: Mutex::default() });
+        let (processes, names, used) = (Arc::default(), Arc::default(), Mutex::default());
+        let new = || Arc::new(UserAccount { quota: quota.cloned(), processes, names, used });
         Arc::clone(accounts.entry(user).or_insert_with(new))
     }
 }
@@ -67,6 +70,16 @@ impl UserAccount {
     pub(super) fn join(&self) -> Result<HeldPlace, usize> {
         let most = self.quota.as_ref().map_or(usize::MAX, |quota| quota.processes);
         HeldPlace::take(&self.processes, most).ok_or(most)
+    }
+
+    /// Counts a name by which one of its processes receives, where `left` are left for all others then. A user with a quota has no more than
+    /// that (as a peer has of what channels hold, [`crate::holdings`]): whoever comes finds some, however many users there are.
+    ///
+    /// # Errors
+    /// [`Code::Quota`].
+    pub(super) fn name(&self, left: usize) -> Result<HeldPlace, Refusal> {
+        let most = self.quota.as_ref().map_or(usize::MAX, |_| left);
+        HeldPlace::take(&self.names, most).ok_or_else(|| Refusal::new(Code::Quota, Stage::ReceivingProcessor))
     }
 
     /// Counts a channel that takes so much in the long run.
@@ -114,6 +127,26 @@ impl Drop for QuotaHold {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_has_no_more_names_than_it_leaves() {
+        let quota =
+            Quota { names: Vec::new(), processes: 1, channels: 2, memory: None, processor_ppm: 100, link_ppm: 50 };
+        let accounts = UserAccounts::default();
+        let mut all: Vec<HeldPlace> = Vec::new();
+        for expected in [512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 0] {
+            let (account, before) = (accounts.of(expected, Some(&quota)), all.len());
+            while let Ok(name) = account.name(1024 - all.len() - 1) {
+                all.push(name);
+            }
+            assert_eq!(all.len() - before, expected as usize);
+            assert_eq!(account.name(0).unwrap_err().code, Code::Quota);
+        }
+        assert!(accounts.of(0, None).name(0).is_ok(), "without a quota");
+        let account = accounts.of(512, Some(&quota));
+        all.clear();
+        assert!(account.name(1).is_ok(), "they come back");
+    }
 
     #[test]
     fn what_is_taken_comes_back() {
