@@ -68,8 +68,10 @@ impl HostShared {
         let slot = slot.map_err(|refusal| Error::refused_here(refusal, None))?;
         let port = Arc::clone(&slot.port);
         let opened = self.ask(&wanted, false, slot, Some(application)).map_err(|error| {
+            // The user's quota counts this channel while peers are asked about others in its place: each question has a channel's place, too.
+            let error = self.advised(error, destination, &spec);
             application.not_opened(&port);
-            self.advised(error, destination, &spec)
+            error
         });
         Ok((port, opened?.grant))
     }

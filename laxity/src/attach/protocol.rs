@@ -256,7 +256,14 @@ mod tests {
         let of = |number: u16, clock| {
             let peer = SocketAddr::from(([0xfe80, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, number], 65_535));
             let by_wall_clocks = false;
-            PeerPremises { peer, round_trip: most, error: most, by_wall_clocks, network: ExceededPremise::default(), clock }
+            PeerPremises {
+                peer,
+                round_trip: most,
+                error: most,
+                by_wall_clocks,
+                network: ExceededPremise::default(),
+                clock,
+            }
         };
         let mut window = WatchedWindow::new(most, most, &WindowClaims::default());
         window.close(most, u64::MAX);
@@ -272,7 +279,12 @@ mod tests {
             let (told, _) = status.told();
             let count = told.peers.iter().filter(|peer| peer.is_broken()).count();
             assert_eq!(count, usize::from(is_broken).min(told.peers.len()), "those are told first");
-            assert!(told.peers == premises.peers || text.len() > MOST - 600, "{} fit into {}", told.peers.len(), text.len());
+            assert!(
+                told.peers == premises.peers || text.len() > MOST - 600,
+                "{} fit into {}",
+                told.peers.len(),
+                text.len()
+            );
             assert_eq!(told.peers.len() == 256, peers == 256 && told.peers == premises.peers);
         }
     }

@@ -73,7 +73,7 @@ impl UserAccount {
     }
 
     /// Counts a name by which one of its processes receives, where `left` are left for all others then. A user with a quota has no more than
-    /// that (as a peer has of what channels hold, [`crate::holdings`]): whoever comes finds some, however many users there are.
+    /// that (as a peer has of what channels hold, [`crate::holdings`]): each user that comes finds some, however many there are.
     ///
     /// # Errors
     /// [`Code::Quota`].
