@@ -18,6 +18,7 @@ use laxity_link::sys;
 use laxity_shm::Region;
 use laxity_shm::ring::{RingReader, RingShape, RingWriter};
 
+use crate::accept_queue::{AcceptQueue, EndedChannel};
 use crate::attach::layout::{self, CHANNELS, ChannelMemory};
 use crate::attach::protocol::{AttachReply, AttachRequest, EncodedChannel, EncodedHost, VERSION};
 use crate::attach::socket::Socket;
@@ -72,7 +73,14 @@ struct ConnectionState {
     answers: BTreeMap<u64, mpsc::SyncSender<TicketAnswer>>,
     /// By their places in the bell.
     channels: BTreeMap<u32, AttachedChannel>,
-    listeners: BTreeMap<String, mpsc::Sender<Receiver>>,
+    listeners: BTreeMap<String, Arc<AcceptQueue>>,
+}
+
+impl ConnectionState {
+    /// No channel comes any more.
+    fn close_queues(&mut self) {
+        std::mem::take(&mut self.listeners).into_values().for_each(|queue| queue.close());
+    }
 }
 
 /// A channel of this application.
@@ -177,7 +185,7 @@ impl ExecutiveConnection {
             std::thread::sleep(StdDuration::from_micros(50));
         }
         let mut state = locked(&self.state);
-        state.listeners.clear();
+        state.close_queues();
         let sending: Vec<(u32, Arc<Port>)> = state
             .channels
             .iter()
@@ -251,22 +259,22 @@ impl ExecutiveConnection {
         Ok((SendPort { mailbox: MailboxEnd::Other(mailbox), rung: Arc::new(RingTimes(rung)), put: 0, port }, grant))
     }
 
-    /// Receives by a name: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Receiver>, Error> {
+    /// Receives by a name: open channels come through the queue.
+    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<Arc<AcceptQueue>, Error> {
         self.check_taking()?;
-        let (sender, receiver) = mpsc::channel();
+        let queue = Arc::new(AcceptQueue::default());
         let name = name.as_str().to_owned();
         // Before it is answered: a channel may come at once.
         match locked(&self.state).listeners.entry(name.clone()) {
             Entry::Occupied(_) => return Err(Error::NameInUse(name)),
-            Entry::Vacant(place) => place.insert(sender),
+            Entry::Vacant(place) => place.insert(Arc::clone(&queue)),
         };
         let asked = self.ask(|ticket| AttachRequest::Listen { ticket, name: name.clone(), from });
         if let Err(error) = asked {
             locked(&self.state).listeners.remove(&name);
             return Err(error);
         }
-        Ok(receiver)
+        Ok(queue)
     }
 
     /// The executive's view of the premises of its bounds, and its gaps.
@@ -303,7 +311,8 @@ impl ExecutiveConnection {
         let reader = reader.ok_or(Error::Stopped)?;
         let empties = ReceiveMailbox::new(reader, slots, bytes);
         let returned = Arc::clone(&empties.returned);
-        Ok((ReceivePort { mailbox: MailboxEnd::Other(Box::new(empties)), returned, port }, grant))
+        let mailbox = MailboxEnd::Other(Box::new(empties));
+        Ok((ReceivePort { mailbox, returned, port, counts: None }, grant))
     }
 
     fn hear(self: &Arc<Self>, tell: AttachReply) {
@@ -328,16 +337,24 @@ impl ExecutiveConnection {
                 let receiver = Receiver::new(port, None, grant, Arc::clone(self) as Arc<dyn ChannelExecutive>);
                 // If its listener is gone it is dropped here, which closes it.
                 if let Some(listener) = listener {
-                    let _ = listener.send(receiver);
+                    drop(listener.push(receiver));
                 }
             }
             AttachReply::Leaving => self.let_go(),
             AttachReply::Ended { place, end, figures } => {
                 // Locked until it is told: a channel that is forgotten meanwhile has its memory given to another one.
                 let state = locked(&self.state);
-                if let Some(port) = state.channels.get(&place).and_then(|channel| channel.port.upgrade()) {
-                    port.set_counted(*figures, true);
-                    port.set_end(end);
+                let Some(port) = state.channels.get(&place).and_then(|channel| channel.port.upgrade()) else { return };
+                port.set_counted(*figures, true);
+                port.set_end(end);
+                let queues: Vec<Arc<AcceptQueue>> = state.listeners.values().cloned().collect();
+                drop(state);
+                for queue in queues {
+                    match queue.ended(&port, end) {
+                        EndedChannel::Stays => {}
+                        EndedChannel::StaysEmpty => self.forget(&port),
+                        EndedChannel::Leaves(receiver) => drop(receiver),
+                    }
                 }
             }
         }
@@ -353,7 +370,7 @@ impl ExecutiveConnection {
         });
         self.socket.shut();
         state.answers.clear();
-        state.listeners.clear();
+        state.close_queues();
         let ports: Vec<Arc<Port>> = state.channels.values().filter_map(|channel| channel.port.upgrade()).collect();
         drop(state);
         ports.iter().for_each(|port| port.set_end(End::PeerLost));
@@ -429,15 +446,18 @@ impl ChannelExecutive for ExecutiveConnection {
     }
 
     fn forget(&self, port: &Arc<Port>) {
-        if let Some(place) = port.index().filter(|_| !self.is_copy()) {
-            let mut state = locked(&self.state);
-            port.set_end(End::Closed { report: None });
-            port.retire();
-            state.channels.remove(&place);
-            drop(state);
-            port.leave_memory();
-            let _ = self.say(&AttachRequest::Forget { place });
+        if self.is_copy() {
+            return;
         }
+        let mut state = locked(&self.state);
+        // With the lock: it is forgotten once, as its place may be another channel's then.
+        let Some(place) = port.index() else { return };
+        port.set_end(End::Closed { report: None });
+        port.retire();
+        state.channels.remove(&place);
+        drop(state);
+        port.leave_memory();
+        let _ = self.say(&AttachRequest::Forget { place });
     }
 
     fn send_counters(&self, port: &Port) -> SendCounters {

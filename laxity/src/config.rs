@@ -106,6 +106,9 @@ pub struct AdvancedConfig {
     pub frames: usize,
     /// The memory in bytes of all receiving channels: buffers, records of messages and packets, figures; 256 MiB by default. A channel that needs more than is
     /// left is refused.
+    ///
+    /// A channel that has ended counts here, and in `channels`, until its [`Receiver`](crate::Receiver) has returned the end or is
+    /// dropped.
     pub receive_memory: u64,
     /// The longest silence of a peer before its channel is closed; 400 ms to 60 s, 2 s by default.
     pub lease: Duration,

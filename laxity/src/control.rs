@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
@@ -19,6 +19,7 @@ use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 use laxity_link::sys::{WakeSet, now, thread_processor_time};
 
+use crate::accept_queue::EndedChannel;
 use crate::arrivals::{Arrivals, IncomingShare};
 use crate::calibration::{Backing, Guarantee};
 use crate::channel_executive::ChannelExecutive;
@@ -29,7 +30,7 @@ use crate::experiments::Marks;
 use crate::grant::Grant;
 use crate::guard::{Coverage, GuardWatch};
 use crate::handler_kernel::HandlerReserve;
-use crate::holdings::Holdings;
+use crate::holdings::{Holdings, LeftChannel};
 use crate::listening::{AcceptedEnd, ListenTarget, ListenedName};
 use crate::port::{ExecutivePort, Port, ReceiveSlot, SendSlot};
 use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
@@ -85,6 +86,8 @@ pub(crate) struct ControlState {
     pub(crate) unreachable: Vec<SocketAddr>,
     /// Channels that are over, and when they are released: until then they hold what they held.
     pub(crate) lingering: Vec<(StdInstant, ChannelId, ChannelEntry)>,
+    /// Channels that are over and released, whose applications still have their ends.
+    pub(crate) left: Vec<LeftChannel>,
     next_ticket: u64,
     /// The commands that follow from a batch of notices, in order; they wait until the bounds allow for them.
     pub(crate) due: Vec<ExecutiveCommand>,
@@ -118,6 +121,8 @@ pub(crate) struct ChannelEntry {
     /// d_rx, if it receives and has a reservation.
     pub(crate) stage: Duration,
     pub(crate) holds: Holdings,
+    /// There as long as the application's end may hold messages, if that is in this process and receives.
+    pub(crate) counts: Weak<()>,
     pub(crate) name: Name,
     pub(crate) service: Service,
     /// Its part in what comes in, if it is received.
@@ -264,7 +269,7 @@ impl HostShared {
         self.published.stopped.store(true, Ordering::SeqCst);
         self.rearranged.notify_all();
         let mut state = self.state();
-        state.listeners.clear();
+        state.listeners.drain(..).filter_map(|name| name.queue().cloned()).for_each(|queue| queue.close());
         state.tickets.clear();
         for known in std::mem::take(&mut state.channels).into_values() {
             self.end(&known.port, known.application.as_ref(), End::PeerLost);
@@ -296,8 +301,8 @@ impl HostShared {
     fn release_lingering(&self) -> Option<StdDuration> {
         let now = StdInstant::now();
         let mut state = self.state();
-        let due: Vec<(StdInstant, ChannelId, ChannelEntry)> =
-            state.lingering.extract_if(.., |(until, ..)| *until <= now).collect();
+        let due: Vec<_> = state.lingering.extract_if(.., |(until, ..)| *until <= now).collect();
+        due.iter().for_each(|(.., known)| state.leave(known));
         let next = state.lingering.iter().map(|(until, ..)| until.saturating_duration_since(now)).min();
         drop(state);
         // Not while the state is locked: an entry may be the last that has an application and its memory.
@@ -414,7 +419,7 @@ impl HostShared {
         let made = state
             .has_room(self.whole, request, holds)
             .and_then(|()| listener.receiving(messages.max(2) as usize, largest, &request.terms.service, takes));
-        let (end, slot) = match made {
+        let (end, slot, counts) = match made {
             Ok(made) => made,
             Err(refusal) => {
                 state.give_back(reservation, Some(part));
@@ -434,6 +439,7 @@ impl HostShared {
             service: request.terms.service,
             part: Some(part),
             application,
+            counts,
             opener: None,
         };
         let receive = if reservation.is_some() { stage + input_delay } else { Duration::ZERO };
@@ -512,12 +518,19 @@ impl HostShared {
         let (port, opener, peer) = (Arc::clone(&known.port), known.opener.take(), known.peer);
         let application = known.application.clone();
         let unreachable = state.unreachable.contains(&peer);
+        let waiting = state.queue(known.name).filter(|_| known.is_receiving).map(|queue| queue.ended(&port, end));
+        if matches!(waiting, Some(EndedChannel::StaysEmpty)) {
+            known.holds.bytes = 0;
+        }
         if known.is_receiving && matches!(end, End::Closed { .. }) {
             state.lingering.push((StdInstant::now() + LINGER, channel, known));
         } else {
+            state.leave(&known);
             state.due.push(ExecutiveCommand::Release(channel));
         }
         drop(state);
+        // A channel that no application is to see goes without the lock: it asks for its own end.
+        drop(waiting);
         if let Some(opener) = opener {
             let _ = opener.send(Err(Error::of_end(end, peer, unreachable)));
         }
@@ -535,6 +548,7 @@ impl ControlState {
             channels: BTreeMap::new(),
             unreachable: Vec::new(),
             lingering: Vec::new(),
+            left: Vec::new(),
             next_ticket: 0,
             due: Vec::new(),
             opened: Vec::new(),
@@ -572,7 +586,7 @@ impl ControlState {
     }
 
     /// All channels, including those in transit into the endpoint.
-    pub(crate) fn channels(&self) -> impl Iterator<Item = &ChannelEntry> {
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &ChannelEntry> + Clone {
         let tickets = self.tickets.values().map(|ticket| &ticket.known);
         tickets.chain(self.channels.values())
     }

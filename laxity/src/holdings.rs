@@ -5,11 +5,61 @@
 //! the number of hosts does not have to be known beforehand (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
 //! Networking 6(2), 1998, there for the buffers of a switch).
 
+use std::net::IpAddr;
+use std::sync::Weak;
+
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::packets;
 use laxity_core::event::PeerRequest;
 
 use crate::control::{ChannelEntry, ControlState};
+
+/// What one channel holds, and for whom.
+#[derive(Clone, Copy)]
+pub(crate) struct ChannelHold {
+    pub(crate) holds: Holdings,
+    /// If it is received: the host that asked for it, and true if it is best effort.
+    pub(crate) received: Option<(IpAddr, bool)>,
+}
+
+impl ChannelHold {
+    /// That of a channel that a peer asks for.
+    pub(crate) fn asked(request: &PeerRequest, holds: Holdings) -> Self {
+        let is_best_effort = request.terms.service.contract().is_none();
+        Self { holds, received: Some((request.from.peer.ip().to_canonical(), is_best_effort)) }
+    }
+
+    /// Whether a channel that a peer asks for may have this of `whole`, beside `all`; best effort has half of the whole at most, so
+    /// that some is left for real-time channels.
+    ///
+    /// # Errors
+    /// As [`Holdings::grant`].
+    pub(crate) fn has_room(self, whole: Holdings, all: impl Iterator<Item = Self> + Clone) -> Result<(), Refusal> {
+        let Some((host, is_best_effort)) = self.received else { return Ok(()) };
+        let held = |counts: fn(&Self, IpAddr) -> bool| {
+            all.clone().filter(|hold| counts(hold, host)).map(|hold| hold.holds).sum()
+        };
+        if is_best_effort {
+            let all = held(|hold, _| hold.received.is_some_and(|(_, is_best_effort)| is_best_effort));
+            let its = held(|hold, host| hold.received == Some((host, true)));
+            whole.half().grant(all, its, self.holds)?;
+        }
+        let its = held(|hold, host| hold.received.is_some_and(|(of, _)| of == host));
+        whole.grant(held(|_, _| true), its, self.holds)
+    }
+}
+
+/// A channel that is over and released, and what it holds as long as its application has its end.
+pub(crate) struct LeftChannel {
+    held: ChannelHold,
+    counts: Weak<()>,
+}
+
+impl LeftChannel {
+    fn is_held(&self) -> bool {
+        self.counts.strong_count() > 0
+    }
+}
 
 /// The resources that channels hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,23 +104,32 @@ impl Holdings {
     }
 }
 
+impl ChannelEntry {
+    fn hold(&self) -> ChannelHold {
+        let is_best_effort = self.service.contract().is_none();
+        let received = self.is_receiving.then(|| (self.peer.ip().to_canonical(), is_best_effort));
+        ChannelHold { holds: self.holds, received }
+    }
+}
+
 impl ControlState {
-    /// Whether the host that asks may have this; best effort has half of the whole at most, so that some is left for real-time
-    /// channels.
+    /// Whether the host that asks may have this.
     pub(crate) fn has_room(&self, whole: Holdings, request: &PeerRequest, asked: Holdings) -> Result<(), Refusal> {
-        let held = |counts: &dyn Fn(&ChannelEntry) -> bool| {
-            let all = self.channels().chain(self.lingering.iter().map(|(.., known)| known));
-            all.filter(|known| counts(known)).map(|known| known.holds).sum()
-        };
-        let is_its = |known: &ChannelEntry| {
-            known.is_receiving && known.peer.ip().to_canonical() == request.from.peer.ip().to_canonical()
-        };
-        let is_best_effort = |known: &ChannelEntry| known.is_receiving && known.service.contract().is_none();
-        if request.terms.service.contract().is_none() {
-            let its = held(&|known| is_its(known) && is_best_effort(known));
-            whole.half().grant(held(&is_best_effort), its, asked)?;
+        let here = self.channels().chain(self.lingering.iter().map(|(.., known)| known)).map(ChannelEntry::hold);
+        let left = self.left.iter().filter(|left| left.is_held()).map(|left| left.held);
+        ChannelHold::asked(request, asked).has_room(whole, here.chain(left))
+    }
+
+    /// The executive is told to release a channel that is over: its frames are free, and the rest as soon as the application has let
+    /// go of its end.
+    pub(crate) fn leave(&mut self, known: &ChannelEntry) {
+        self.left.retain(LeftChannel::is_held);
+        let mut held = known.hold();
+        held.holds.frames = 0;
+        let left = LeftChannel { held, counts: known.counts.clone() };
+        if left.is_held() {
+            self.left.push(left);
         }
-        whole.grant(held(&|_| true), held(&is_its), asked)
     }
 }
 

@@ -440,12 +440,12 @@ impl Host {
     pub fn listen_with(&self, name: &str, config: ListenConfig) -> Result<Listener, Error> {
         let name = checked_name(name)?;
         let config = ListenConfig { from: config.from.map(|from| from.to_canonical()), ..config };
-        let accepted = match &self.executive {
+        let queue = match &self.executive {
             HostExecutive::Local(here) => here.shared.listen(name, config)?,
             HostExecutive::Remote(..) if config.handler.is_some() => return Err(Error::Elsewhere),
             HostExecutive::Remote(attached, _) => attached.listen(name, config.from)?,
         };
-        Ok(Listener { name, accepted, home: self.home(), channels: Arc::clone(&self.channels) })
+        Ok(Listener { name, queue, home: self.home(), channels: Arc::clone(&self.channels) })
     }
 
     /// Opens a channel to the receiver `name` at `peer`, which must listen by that name ([`Host::listen`]).

@@ -79,6 +79,7 @@
 //! a control thread, which admits channels and allocates their memory. See ARCHITECTURE.md.
 #![deny(unsafe_code)]
 
+mod accept_queue;
 mod advice;
 mod arrivals;
 #[cfg(feature = "tokio")]

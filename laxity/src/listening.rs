@@ -1,7 +1,7 @@
 //! Names by which channels are received, for applications of this process and of others that are attached to it.
 
 use std::net::IpAddr;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak};
 use std::time::Duration as StdDuration;
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
@@ -10,6 +10,7 @@ use laxity_core::event::{Name, PeerRequest};
 use laxity_core::limits::MAX_LISTENERS;
 use laxity_core::units::Duration;
 
+use crate::accept_queue::{AcceptQueue, NoChannel};
 use crate::channel_executive::ChannelExecutive;
 use crate::control::{Application, ControlState, HostShared};
 use crate::error::Error;
@@ -31,16 +32,26 @@ pub(crate) struct ListenedName {
 /// The application that receives the channels of a name.
 #[derive(Clone)]
 pub(crate) enum ListenTarget {
-    Local(mpsc::Sender<Receiver>, Option<HandlerSpec>),
+    Local(Arc<AcceptQueue>, Option<HandlerSpec>),
     Remote(Arc<dyn Application>),
 }
 
 /// Gives an application its end of a channel that is accepted, which this executive has granted so.
 pub(crate) type AcceptedEnd = Box<dyn FnOnce(Arc<dyn ChannelExecutive>, Grant) + Send>;
 
+impl ListenedName {
+    /// Where its channels wait, if an application of this process accepts them.
+    pub(crate) fn queue(&self) -> Option<&Arc<AcceptQueue>> {
+        match &self.listens {
+            ListenTarget::Local(queue, _) => Some(queue),
+            ListenTarget::Remote(_) => None,
+        }
+    }
+}
+
 impl ListenTarget {
     /// Makes both ends of the mailbox of a channel, for so many messages of so many bytes. `takes` is the share that the channel
-    /// uses in the long run.
+    /// uses in the long run. With them, what lives for as long as the channel counts after its end.
     ///
     /// # Errors
     /// The application has no memory left, or its user may have no more.
@@ -50,17 +61,18 @@ impl ListenTarget {
         bytes: usize,
         service: &Service,
         takes: impl FnOnce() -> Utilisation,
-    ) -> Result<(AcceptedEnd, ReceiveSlot), Refusal> {
+    ) -> Result<(AcceptedEnd, ReceiveSlot, Weak<()>), Refusal> {
         Ok(match self {
-            Self::Local(listener, spec) => {
+            Self::Local(queue, spec) => {
                 let (port, mut slot) = port::receiving(messages);
                 // A handler's cost is a part of a contract, and best effort has none.
                 let (installer, handling) =
                     spec.filter(|_| service.contract().is_some()).map(|spec| handler::handling(spec, bytes)).unzip();
                 slot.handling = handling;
+                let counts = port.counts.as_ref().map(Arc::downgrade).unwrap_or_default();
                 // It belongs to the listener then; if that is gone, or goes without taking it, it is closed as a receiver is that is dropped.
-                let accept = move |home, grant| drop(listener.send(Receiver::new(port, installer, grant, home)));
-                (Box::new(accept), slot)
+                let accept = move |home, grant| drop(queue.push(Receiver::new(port, installer, grant, home)));
+                (Box::new(accept), slot, counts)
             }
             Self::Remote(application) => {
                 let slot = Arc::clone(&application).receiving(messages, bytes, takes())?;
@@ -70,24 +82,24 @@ impl ListenTarget {
                         home.close(&port);
                     }
                 };
-                (Box::new(accept), slot)
+                (Box::new(accept), slot, Weak::new())
             }
         })
     }
 }
 
 impl HostShared {
-    /// Listens on `name`: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name, config: ListenConfig) -> Result<mpsc::Receiver<Receiver>, Error> {
+    /// Listens on `name`: open channels come through the queue.
+    pub(crate) fn listen(&self, name: Name, config: ListenConfig) -> Result<Arc<AcceptQueue>, Error> {
         if let Some(spec) = &config.handler {
             let (found, most) = (spec.cost(), self.platform.longest_handler());
             if found.is_zero() || found > most {
                 return Err(Error::HandlerCost { found, most });
             }
         }
-        let (sender, receiver) = mpsc::channel();
-        self.listen_as(name, config.from, ListenTarget::Local(sender, config.handler), |_| Ok(()))?;
-        Ok(receiver)
+        let queue = Arc::new(AcceptQueue::default());
+        self.listen_as(name, config.from, ListenTarget::Local(Arc::clone(&queue), config.handler), |_| Ok(()))?;
+        Ok(queue)
     }
 
     /// Has `listens` told of accepted channels of this name, if `count` agrees, to which the number of names is stated that are left then.
@@ -128,6 +140,11 @@ impl ControlState {
         }
     }
 
+    /// Where the channels of this name wait, if an application of this process accepts them.
+    pub(crate) fn queue(&self, name: Name) -> Option<&AcceptQueue> {
+        self.listeners.iter().find(|listening| listening.name == name)?.queue().map(|queue| &**queue)
+    }
+
     pub(crate) fn listener(&self, request: &PeerRequest) -> Option<ListenTarget> {
         let is_meant = |listening: &&ListenedName| {
             listening.name == request.from.name
@@ -155,7 +172,7 @@ pub struct ListenConfig {
 /// it does neither, as nothing may wait there: drop it elsewhere.
 pub struct Listener {
     pub(crate) name: Name,
-    pub(crate) accepted: mpsc::Receiver<Receiver>,
+    pub(crate) queue: Arc<AcceptQueue>,
     pub(crate) home: Arc<dyn ChannelExecutive>,
     pub(crate) channels: Arc<ChannelList>,
 }
@@ -171,19 +188,20 @@ impl Listener {
     ///
     /// The host grants a channel before this call returns it. Messages that come in until then wait in the channel's queue.
     ///
+    /// A channel that has ended is returned if its peer closed it or a message waits in it. Until then it counts among the host's
+    /// channels, and its messages in the host's memory
+    /// ([`AdvancedConfig::receive_memory`](crate::AdvancedConfig::receive_memory)): a program that listens and does not accept has
+    /// further channels refused. Drop the listener instead. Other channels that end before they are accepted are not returned.
+    ///
     /// # Errors
     /// [`Error::WouldBlock`] after the timeout; [`Error::Stopped`], [`Error::ExecutiveEnded`] or [`Error::ExecutiveLost`] if the
     /// executive has stopped.
     pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
         check_may_wait()?;
-        let gone = || self.home.check_taking().err().unwrap_or(Error::Stopped);
-        let receiver = match timeout {
-            None => self.accepted.recv().map_err(|_| gone())?,
-            Some(timeout) => self.accepted.recv_timeout(timeout).map_err(|error| match error {
-                mpsc::RecvTimeoutError::Timeout => Error::WouldBlock,
-                mpsc::RecvTimeoutError::Disconnected => gone(),
-            })?,
-        };
+        let receiver = self.queue.next(timeout).map_err(|why| match why {
+            NoChannel::Yet => Error::WouldBlock,
+            NoChannel::AnyMore => self.home.check_taking().err().unwrap_or(Error::Stopped),
+        })?;
         self.channels.add(Direction::Receives, receiver.watch());
         Ok(receiver)
     }
@@ -191,9 +209,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if check_may_wait().is_err() {
-            return;
+        if check_may_wait().is_ok() {
+            self.home.unlisten(self.name);
         }
-        self.home.unlisten(self.name);
+        drop(self.queue.abandon());
     }
 }

@@ -1,7 +1,7 @@
 //! Channels that an application of this host opens: admission here, then the peer is asked.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::buffers;
@@ -174,6 +174,7 @@ impl HostShared {
             is_receiving: false,
             stage: Duration::ZERO,
             holds: Holdings { channels: 1, frames: wanted.packets.into(), bytes: 0 },
+            counts: Weak::new(),
             name: destination.name,
             service: spec.service,
             part: None,

@@ -346,9 +346,26 @@ pub(crate) struct ReceivePort {
     /// The place for messages that were read; any thread that holds one may return it.
     pub(crate) returned: Arc<ReturnedBuffers>,
     pub(crate) port: Arc<Port>,
+    /// For as long as the mailbox may hold messages, if the executive is in this process, which accounts for them.
+    pub(crate) counts: Option<Arc<()>>,
 }
 
 impl ReceivePort {
+    /// Empties the mailbox for good; the channel has ended.
+    pub(crate) fn free_memory(&mut self) {
+        self.returned.tells_no_more();
+        self.mailbox = MailboxEnd::Own(rtrb::RingBuffer::new(0).1);
+        self.returned = Arc::new(ReturnedBuffers::new(0));
+    }
+
+    /// Whether there is a message.
+    pub(crate) fn has_messages(&mut self) -> bool {
+        match &mut self.mailbox {
+            MailboxEnd::Own(inbox) => !inbox.is_empty(),
+            MailboxEnd::Other(mailbox) => mailbox.has_messages(),
+        }
+    }
+
     /// The oldest message in the mailbox.
     pub(crate) fn pop(&mut self) -> Option<InboundMessage> {
         match &mut self.mailbox {
@@ -387,5 +404,5 @@ pub(crate) fn receiving(messages: usize) -> (ReceivePort, ReceiveSlot) {
     let returned = Arc::new(ReturnedBuffers::new(messages));
     let mailbox = MailboxEnd::Own((outbox, Arc::clone(&returned)));
     let slot = ReceiveSlot { mailbox, bell: None, port: Arc::clone(&port), handling: None };
-    (ReceivePort { mailbox: MailboxEnd::Own(inbox), returned, port }, slot)
+    (ReceivePort { mailbox: MailboxEnd::Own(inbox), returned, port, counts: Some(Arc::default()) }, slot)
 }

@@ -62,6 +62,20 @@ impl Receiver {
         Self { port, channel, handed: Figures::default(), installer }
     }
 
+    pub(crate) fn is_of(&self, port: &Arc<Port>) -> bool {
+        Arc::ptr_eq(&self.port.port, port)
+    }
+
+    /// Whether a message waits.
+    pub(crate) fn has_messages(&mut self) -> bool {
+        self.port.has_messages()
+    }
+
+    /// The channel has ended, and no message waits: what it keeps is how it ended, and its figures.
+    pub(crate) fn free_memory(&mut self) {
+        self.port.free_memory();
+    }
+
     /// The grant of the channel: what was promised.
     pub fn grant(&self) -> &Grant {
         &self.channel.grant
@@ -196,6 +210,8 @@ impl Receiver {
                 });
             }
             if let Some(end) = end {
+                // From here on what is left of it is the application's own affair.
+                self.port.counts = None;
                 return Err(self.channel.home.of_end(end, self.channel.grant.peer));
             }
             match self.channel.home.check_running() {

@@ -176,6 +176,12 @@ impl ReceiveMailbox {
         Self { reader, buffers, returned: Arc::new(ReturnedBuffers::telling(slots, Box::new(returns))), forks }
     }
 
+    /// As [`ReceivePort::has_messages`](crate::port::ReceivePort::has_messages).
+    pub(crate) fn has_messages(&mut self) -> bool {
+        // What cannot be read is found out by the application.
+        !matches!(self.reader.next_len(), Ok(None))
+    }
+
     /// As [`ReceivePort::pop`](crate::port::ReceivePort::pop).
     pub(crate) fn pop(&mut self) -> Option<InboundMessage> {
         if sys::forks() != self.forks {

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration as StdDuration, Instant};
 
-use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender, Violation};
+use laxity::{AdvancedConfig, ChannelSpec, Error, Host, HostConfig, Receiver, Sender, Violation};
 use laxity_core::admission::Code;
 use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::event::End;
@@ -358,6 +358,88 @@ fn a_peer_cannot_ask_for_all_our_memory() {
     let error = a.open(b.address(), "greedy", ChannelSpec::best_effort(16 << 20, 9).unwrap()).unwrap_err();
     assert!(matches!(&error, Error::Refused { refusal, .. } if refusal.code == Code::Memory), "{error}");
     assert_eq!(error.exit_status(), 3);
+}
+
+/// A host with so many bytes of receive memory.
+fn host_with_memory(bytes: u64) -> Host {
+    let advanced = AdvancedConfig { receive_memory: bytes, ..config().advanced };
+    Host::start(HostConfig { advanced, ..config() }).unwrap()
+}
+
+/// An OPEN from an address where no peer reads the answer is granted, and comes to nothing a second later.
+#[test]
+fn a_channel_that_its_sender_never_confirmed_is_not_shown_and_leaves_no_memory() {
+    let b = host_with_memory(1 << 20);
+    let listener = b.listen("silent").unwrap();
+    let unknown = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    unknown.set_read_timeout(PATIENCE).unwrap();
+    let traffic = Service::best_effort(64 << 10, 4).unwrap();
+    for token in 1..4 {
+        let open = Open { name: "silent", traffic: traffic.into(), packet: 1000, oversize: 1, ..Open::default() };
+        let mut frame = [0; MAX_CONTROL_BYTES];
+        let len = Control::Open(open).write(token, &mut frame).unwrap();
+        unknown.send_to(&frame[..len], b.address()).unwrap();
+        // It is answered more than once.
+        let answer = loop {
+            let len = unknown.recv(&mut frame).unwrap();
+            match Control::parse(&frame[..len]).unwrap() {
+                (answered, answer) if answered == token => break matches!(answer, Control::Accept(_)),
+                _ => {}
+            }
+        };
+        assert!(answer, "the channel {token} is granted, as what the earlier ones held is free");
+        std::thread::sleep(StdDuration::from_millis(2500));
+    }
+    assert!(matches!(listener.accept(Some(StdDuration::ZERO)), Err(Error::WouldBlock)));
+}
+
+#[test]
+fn a_program_that_waits_for_a_channel_learns_that_the_host_has_stopped() {
+    let b = host();
+    let listener = b.listen("waiting").unwrap();
+    let waiting = std::thread::spawn(move || listener.accept(None).map(drop));
+    std::thread::sleep(StdDuration::from_millis(50));
+    drop(b);
+    assert!(matches!(waiting.join().unwrap(), Err(Error::Stopped)));
+}
+
+/// What a channel leaves to the application that has not accepted it counts until the application has it.
+#[test]
+fn closed_channels_that_wait_to_be_accepted_hold_their_messages_memory() {
+    let (a, b) = (host(), host_with_memory(1 << 20));
+    let listener = b.listen("later").unwrap();
+    // A quarter of the memory: all that one host may have for best effort.
+    let spec = ChannelSpec::best_effort(64 << 10, 4).unwrap();
+    let lingering = || std::thread::sleep(StdDuration::from_millis(1500));
+    let close_with = |messages: u64| {
+        let mut sender = a.open(b.address(), "later", spec)?;
+        for number in 0..messages {
+            sender.send(&pattern(number, 10_000)).unwrap();
+        }
+        sender.close().unwrap();
+        lingering();
+        Ok::<_, Error>(())
+    };
+    // Without a message there is nothing to hold, and the application still learns of the channel.
+    (0..3).try_for_each(|_| close_with(0)).unwrap();
+    close_with(4).unwrap();
+    let refused = close_with(0).unwrap_err();
+    assert!(matches!(&refused, Error::Refused { refusal, .. } if refusal.code == Code::PeerShare), "{refused}");
+    for _ in 0..3 {
+        let mut empty = listener.accept(PATIENCE).unwrap();
+        assert!(matches!(empty.recv(), Err(Error::Closed)));
+    }
+    let mut kept = listener.accept(PATIENCE).unwrap();
+    for number in 0..4 {
+        assert_eq!(&kept.recv().unwrap()[..], pattern(number, 10_000));
+    }
+    assert!(close_with(0).is_err(), "the application has not been told of the end");
+    assert!(matches!(kept.recv(), Err(Error::Closed)));
+    // It is free whether the application keeps its end, which is empty now, or not.
+    close_with(4).unwrap();
+    drop(listener.accept(PATIENCE).unwrap());
+    close_with(0).unwrap();
+    assert_eq!(kept.figures().delivered, 4);
 }
 
 #[test]
