@@ -141,11 +141,17 @@ pub(crate) trait Application: Send + Sync {
     /// # Errors
     /// It has none left, or its user may have no more.
     fn sending(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<SendSlot, Refusal>;
-    /// Likewise, for one that it receives.
+    /// Likewise, for one that a peer asks for, and it receives.
     ///
     /// # Errors
-    /// As [`Application::sending`].
-    fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal>;
+    /// As [`Application::sending`], or what is left is kept for other hosts.
+    fn receiving(
+        self: Arc<Self>,
+        messages: usize,
+        bytes: usize,
+        request: &PeerRequest,
+        takes: Utilisation,
+    ) -> Result<ReceiveSlot, Refusal>;
     /// A channel that it listens for is open. False if it has gone, or has given the channel up.
     fn accepted(&self, port: &Arc<Port>, grant: &Grant) -> bool;
     /// A channel did not come to be after all.
@@ -418,7 +424,7 @@ impl HostShared {
             if let ListenTarget::Remote(application) = &listener { Some(Arc::clone(application)) } else { None };
         let made = state
             .has_room(self.whole, request, holds)
-            .and_then(|()| listener.receiving(messages.max(2) as usize, largest, &request.terms.service, takes));
+            .and_then(|()| listener.receiving(messages.max(2) as usize, largest, request, takes));
         let (end, slot, counts) = match made {
             Ok(made) => made,
             Err(refusal) => {

@@ -50,24 +50,26 @@ impl ListenedName {
 }
 
 impl ListenTarget {
-    /// Makes both ends of the mailbox of a channel, for so many messages of so many bytes. `takes` is the share that the channel
-    /// uses in the long run. With them, what lives for as long as the channel counts after its end.
+    /// Makes both ends of the mailbox of a channel that a peer asks for, for so many messages of so many bytes. `takes` is the share
+    /// that the channel uses in the long run. With them, what lives for as long as the channel counts after its end.
     ///
     /// # Errors
-    /// The application has no memory left, or its user may have no more.
+    /// The application has no memory left, what is left is kept for other hosts, or its user may have no more.
     pub(crate) fn receiving(
         self,
         messages: usize,
         bytes: usize,
-        service: &Service,
+        request: &PeerRequest,
         takes: impl FnOnce() -> Utilisation,
     ) -> Result<(AcceptedEnd, ReceiveSlot, Weak<()>), Refusal> {
         Ok(match self {
             Self::Local(queue, spec) => {
                 let (port, mut slot) = port::receiving(messages);
                 // A handler's cost is a part of a contract, and best effort has none.
-                let (installer, handling) =
-                    spec.filter(|_| service.contract().is_some()).map(|spec| handler::handling(spec, bytes)).unzip();
+                let (installer, handling) = spec
+                    .filter(|_| request.terms.service.contract().is_some())
+                    .map(|spec| handler::handling(spec, bytes))
+                    .unzip();
                 slot.handling = handling;
                 let counts = port.counts.as_ref().map(Arc::downgrade).unwrap_or_default();
                 // It belongs to the listener then; if that is gone, or goes without taking it, it is closed as a receiver is that is dropped.
@@ -75,7 +77,7 @@ impl ListenTarget {
                 (Box::new(accept), slot, counts)
             }
             Self::Remote(application) => {
-                let slot = Arc::clone(&application).receiving(messages, bytes, takes())?;
+                let slot = Arc::clone(&application).receiving(messages, bytes, request, takes())?;
                 let port = Arc::clone(&slot.port);
                 let accept = move |home: Arc<dyn ChannelExecutive>, grant| {
                     if !application.accepted(&port, &grant) {

@@ -1,16 +1,18 @@
 //! Applications that attach to the executive of another process: here of the same one, which has mapped the memory a second time.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant};
 
 use laxity::handler::{Disposition, Handler, HandlerSpec};
 use laxity::serving::{ServeConfig, ServerHandle};
-use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Placement, Receiver, Scheduling};
+use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Placement, Receiver, Scheduling, Sender};
+use laxity_core::admission::Code;
 use laxity_core::contract::{Contract, Service};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_core::wire::{Control, MAX_CONTROL_BYTES, Open};
 
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
 
@@ -181,6 +183,91 @@ fn memory_is_a_quota_and_comes_back() {
         // The executive gives a channel's memory back a moment after it has ended.
         std::thread::sleep(StdDuration::from_millis(1000));
     }
+}
+
+/// Of an application's places and memory each host has no more than it leaves for others, and for what the application sends.
+#[test]
+fn one_host_takes_no_more_of_an_application_than_it_leaves_for_others() {
+    let (server, _serving, socket) = serving("shares", 1 << 20);
+    let (here, other) = (attached(&socket), host());
+    let greedy = Host::start(HostConfig { bind: "127.0.0.2:0".parse().unwrap(), ..config() }).unwrap();
+    let listener = here.listen("asked").unwrap();
+    let _there = other.listen("answers").unwrap();
+    let code = |result: Result<Sender, Error>| match result.unwrap_err() {
+        Error::Refused { refusal, .. } => refusal.code,
+        error => panic!("{error}"),
+    };
+    let open = |from: &Host, spec: ChannelSpec| from.open(server.address(), "asked", spec);
+    let large = |bytes| ChannelSpec::best_effort(bytes, 4).unwrap();
+    assert_eq!(code(open(&greedy, large(300 << 10))), Code::Memory);
+    assert_eq!(code(open(&greedy, large(80 << 10))), Code::PeerShare);
+    let small = ChannelSpec::best_effort(1, 1).unwrap();
+    let mut taken = Vec::new();
+    let refused = loop {
+        match open(&greedy, small) {
+            Ok(sender) => taken.push((sender, listener.accept(Some(PATIENCE)).unwrap())),
+            refused => break code(refused),
+        }
+    };
+    assert_eq!((taken.len(), refused), (16, Code::PeerShare));
+    // Another host finds something, and so do real-time channels and the application itself.
+    let others = [open(&other, small).unwrap(), open(&greedy, contract(1000)).unwrap()];
+    let own = here.open(other.address(), "answers", contract(1000)).unwrap();
+    assert!(own.end().is_none() && others.iter().all(|sender| sender.end().is_none()));
+}
+
+/// What peers asked for and an application has not accepted holds its memory no longer than there is something in it.
+#[test]
+fn channels_that_ended_without_a_message_leave_an_application_its_memory() {
+    let (server, _serving, socket) = serving("silent", 1 << 20);
+    let (here, other) = (attached(&socket), host());
+    let listener = here.listen("silent").unwrap();
+    let unknown = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    unknown.set_read_timeout(Some(PATIENCE)).unwrap();
+    // Most of what one host may have for best effort.
+    let (bytes, queue) = (60 << 10, 4);
+    for token in 1..4 {
+        let traffic = Service::best_effort(bytes, queue).unwrap().into();
+        let open = Open { name: "silent", traffic, packet: 1000, oversize: 1, ..Open::default() };
+        let mut frame = [0; MAX_CONTROL_BYTES];
+        let len = Control::Open(open).write(token, &mut frame).unwrap();
+        unknown.send_to(&frame[..len], server.address()).unwrap();
+        let is_granted = loop {
+            let len = unknown.recv(&mut frame).unwrap();
+            match Control::parse(&frame[..len]).unwrap() {
+                (answered, answer) if answered == token => break matches!(answer, Control::Accept(_)),
+                _ => {}
+            }
+        };
+        assert!(is_granted, "{token}");
+        std::thread::sleep(StdDuration::from_millis(2500));
+    }
+    assert!(matches!(listener.accept(Some(StdDuration::ZERO)), Err(Error::WouldBlock)));
+    // One that its sender closed is shown.
+    let close_with = |messages: usize| {
+        let mut sender = other.open(server.address(), "silent", ChannelSpec::best_effort(bytes, queue).unwrap())?;
+        for number in 0..messages {
+            sender.send(&message(number, 1000)).unwrap();
+        }
+        sender.close().unwrap();
+        std::thread::sleep(StdDuration::from_millis(1500));
+        Ok::<_, Error>(())
+    };
+    (0..3).try_for_each(|_| close_with(0)).unwrap();
+    close_with(2).unwrap();
+    assert!(close_with(0).is_err(), "its messages are in it");
+    for _ in 0..3 {
+        let mut empty = listener.accept(Some(PATIENCE)).unwrap();
+        assert!(matches!(ended(&mut empty), Error::Closed));
+    }
+    let mut kept = listener.accept(Some(PATIENCE)).unwrap();
+    for number in 0..2 {
+        assert_eq!(&kept.recv_timeout(PATIENCE).unwrap()[..], message(number, 1000));
+    }
+    assert!(matches!(ended(&mut kept), Error::Closed));
+    assert_eq!(kept.figures().delivered, 2);
+    drop(kept);
+    close_with(0).unwrap();
 }
 
 /// Memory is given back when a message is dropped, not when the next one is asked for.

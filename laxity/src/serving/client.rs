@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
-use laxity_core::event::{End, Name};
+use laxity_core::event::{End, Name, PeerRequest};
 use laxity_shm::Region;
 use laxity_shm::ring::{RingReader, RingShape, RingWriter};
 
@@ -23,6 +23,7 @@ use crate::control::{Application, HostShared};
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::held_place::HeldPlace;
+use crate::holdings::{ChannelHold, Holdings};
 use crate::port::{ChannelCounters, MailboxEnd, Port, ReceiveSlot, RingTimes, SendSlot};
 use crate::remote_mailbox::{OtherEnd, RemoteReceiveMailbox, RemoteSendMailbox};
 use crate::sync::locked;
@@ -33,6 +34,8 @@ pub(super) struct AttachedClient {
     pub(super) socket: ClientSocket,
     pub(super) flag: Arc<ClientFlags>,
     region: Arc<Region>,
+    /// What its channels may have of that in all.
+    whole: Holdings,
     /// The quota of its user, and what is used of it.
     pub(super) account: Arc<UserAccount>,
     /// The number of channels that it waits for.
@@ -76,8 +79,8 @@ impl ClientSocket {
 #[derive(Default)]
 pub(super) struct ClientState {
     free: FreeList,
-    /// The places in its bell that are taken, one bit each.
-    places: u64,
+    /// The places in its bell that are taken, and the memory of each.
+    places: BTreeMap<u32, ChannelHold>,
     pub(super) channels: BTreeMap<u32, ClientChannel>,
     /// Each as it is counted for its user.
     pub(super) names: Vec<(Name, HeldPlace)>,
@@ -130,7 +133,7 @@ impl Drop for MemoryBlock {
     fn drop(&mut self) {
         let Some(client) = self.client.upgrade() else { return };
         let mut held = locked(&client.held);
-        held.places &= !(1 << self.place);
+        held.places.remove(&self.place);
         held.free.give_back((self.memory.at, self.bytes));
     }
 }
@@ -151,9 +154,11 @@ impl AttachedClient {
         (region, bytes): (Arc<Region>, usize),
         account: Arc<UserAccount>,
     ) -> Self {
-        let held = ClientState { free: FreeList::new(BELL_BYTES, bytes - BELL_BYTES), ..ClientState::default() };
+        let bytes = bytes - BELL_BYTES;
+        let held = ClientState { free: FreeList::new(BELL_BYTES, bytes), ..ClientState::default() };
+        let whole = Holdings { channels: CHANNELS.into(), frames: 0, bytes: bytes as u64 };
         let socket = ClientSocket(RwLock::new(Some(socket)));
-        Self { number, socket, flag, region, account, openings: Arc::default(), held: Mutex::new(held) }
+        Self { number, socket, flag, region, whole, account, openings: Arc::default(), held: Mutex::new(held) }
     }
 
     /// Sends it a message. An application that does not listen counts as gone. An answer that is longer than a message may be is
@@ -187,25 +192,28 @@ impl AttachedClient {
         !self.flag.is_broken() && locked(&self.held).channels.values().any(is_open)
     }
 
-    /// Allocates memory for a channel, and a place in the bell.
+    /// Allocates memory for a channel, and a place in the bell. What a peer asks for by `request`, and the application receives, is no
+    /// more than the peer's host leaves for others, and for what the application sends.
     fn allot(
         self: &Arc<Self>,
         messages: usize,
         bytes: usize,
-        is_sent: bool,
+        request: Option<&PeerRequest>,
         takes: Utilisation,
     ) -> Result<AllottedChannel, Refusal> {
+        let is_sent = request.is_none();
         let share = self.account.take(takes, is_sent)?;
         let none = || no_memory(is_sent);
         let shape = RingShape { slots: messages, bytes };
         let needed = ChannelMemory { at: 0, shape, is_sent }.bytes().ok_or_else(none)?;
         let mut held = locked(&self.held);
-        let place = held.places.trailing_ones();
-        if place >= CHANNELS || held.is_over {
-            return Err(none());
-        }
+        let holds = Holdings { channels: 1, frames: 0, bytes: needed as u64 };
+        let hold = request.map_or(ChannelHold { holds, received: None }, |request| ChannelHold::asked(request, holds));
+        hold.has_room(self.whole, held.places.values().copied())?;
+        let place = (0..CHANNELS).find(|place| !held.places.contains_key(place));
+        let place = place.filter(|_| !held.is_over).ok_or_else(none)?;
         let at = held.free.take(needed).ok_or_else(none)?;
-        held.places |= 1 << place;
+        held.places.insert(place, hold);
         drop(held);
         let memory = ChannelMemory { at, shape, is_sent };
         let block = Arc::new(MemoryBlock { client: Arc::downgrade(self), memory, bytes: needed, place, _share: share });
@@ -257,7 +265,7 @@ impl AttachedClient {
 
 impl Application for AttachedClient {
     fn sending(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<SendSlot, Refusal> {
-        let (memory, of, bell, port) = self.allot(messages, bytes, true, takes)?;
+        let (memory, of, bell, port) = self.allot(messages, bytes, None, takes)?;
         let reader = memory.ring(&self.region).and_then(|ring| RingReader::new(ring, memory.shape));
         let (reader, rung) = reader.zip(memory.rung(&self.region)).ok_or_else(|| no_memory(true))?;
         let mailbox = Box::new(RemoteSendMailbox::new(reader, messages, bytes, of));
@@ -265,8 +273,14 @@ impl Application for AttachedClient {
         Ok(SendSlot { mailbox: MailboxEnd::Other(mailbox), rung, taken: 0, bell: Some(bell), port })
     }
 
-    fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal> {
-        let (memory, of, bell, port) = self.allot(messages, bytes, false, takes)?;
+    fn receiving(
+        self: Arc<Self>,
+        messages: usize,
+        bytes: usize,
+        request: &PeerRequest,
+        takes: Utilisation,
+    ) -> Result<ReceiveSlot, Refusal> {
+        let (memory, of, bell, port) = self.allot(messages, bytes, Some(request), takes)?;
         let writer = memory.ring(&self.region).and_then(|ring| RingWriter::new(ring, memory.shape));
         let writer = writer.ok_or_else(|| no_memory(false))?;
         let mailbox = Box::new(RemoteReceiveMailbox::new(writer, of));

@@ -84,6 +84,10 @@ pub struct ServeConfig {
     /// The memory in bytes of each application for the messages of its channels: 64 KiB to 1 GiB ([`MEMORY`]); 16 MiB by default.
     ///
     /// It is allocated when an application attaches, and locked if the host's memory is.
+    ///
+    /// Of this and of the 64 places for its channels, the channels that one peer host asks for hold no more than what they leave: half,
+    /// if nothing else is taken. All best-effort channels that it receives together hold at most half, so those of the first host at
+    /// most a quarter.
     pub memory: usize,
 }
 
