@@ -43,6 +43,10 @@ pub const MAX_QUANTUM: u32 = 256;
 /// The least time between outgoing best-effort packets and control frames, and between timers of signalling that wake the executive, while an
 /// upcall is ready: 1 ms. This keeps leases of the least length, and costs the upcalls some percent.
 pub const HELD_SPACING: Duration = Duration::from_millis(1);
+/// Most timers of signalling that are handled in one round, and most events that are told at the end of one: 8. Peers choose when leases end, and
+/// no bound has a term for that work: 8 take less than a look at the inputs, and ten thousand rounds a second are enough for the keep-alives of
+/// [`MAX_CHANNELS`] that have leases of ten seconds.
+pub const TIMERS_AT_ONCE: usize = 8;
 /// The interval at which a watching thread looks for an upcall that does not return: 10 ms.
 pub const UPCALL_WATCH: Duration = Duration::from_millis(10);
 /// Most upcalls on an executive's own thread.

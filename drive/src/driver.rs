@@ -144,6 +144,8 @@ impl<F: Frames> Driver<F> {
         if self.progress.begins_round {
             env.obey(self, now);
             if self.stops_at.is_some_and(|at| at <= now || self.is_sent_out(env)) {
+                // No round comes in which the rest could be told.
+                self.tell_events(now, usize::MAX, env);
                 return NextTurn::Stop;
             }
             // What is stamped from here on may not count what that took as the network's.

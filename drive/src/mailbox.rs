@@ -2,6 +2,7 @@
 
 use laxity_core::endpoint::Endpoint;
 use laxity_core::frames::Frames;
+use laxity_core::limits::TIMERS_AT_ONCE;
 use laxity_core::piece::Piece;
 use laxity_core::receive::TimeLoss;
 use laxity_core::send::{RejectedMessage, Violation};
@@ -192,9 +193,15 @@ impl<F: Frames> Driver<F> {
         }
     }
 
-    /// Passes the endpoint's events on.
+    /// Passes the endpoint's events on, at most [`TIMERS_AT_ONCE`]. The rest is told in the next round, which comes at once. Part of
+    /// [`turn`](Self::turn).
     pub fn tell(&mut self, now: Instant, env: &mut impl Environment<F>) {
-        while let Some(event) = self.endpoint.poll_event() {
+        self.tell_events(now, TIMERS_AT_ONCE, env);
+    }
+
+    pub(crate) fn tell_events(&mut self, now: Instant, most: usize, env: &mut impl Environment<F>) {
+        for _ in 0..most {
+            let Some(event) = self.endpoint.poll_event() else { break };
             env.event(self, now, event);
         }
     }

@@ -89,6 +89,8 @@ impl<F: Frames> Driver<F> {
             (false, None) => rest.map(|rest| now + rest),
         };
         let until = [self.endpoint.poll_timeout(now), self.mailbox_timeout(), flush, poll].into_iter().flatten().min();
+        // A thread is not late for what was due before it sleeps.
+        let until = until.map(|at| at.max(now));
         Sleep { until, hears_frames: poll.is_none(), is_restricted, is_held }
     }
 

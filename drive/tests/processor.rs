@@ -3,8 +3,10 @@
 
 mod around;
 
-use around::{DriverCall, Host, at, best_effort, micros, platform, real_time};
+use around::{CHANNELS, DriverCall, Host, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
+use laxity_core::event::{End, Event};
+use laxity_core::limits::TIMERS_AT_ONCE;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_drive::NextTurn;
@@ -232,4 +234,69 @@ fn what_comes_while_a_driver_spins_is_found_by_the_next_turn() {
     host.rest();
     assert_eq!(host.around.count(DriverCall::Deliver(receiver.0.index())), 1);
     assert_eq!(host.around.count(DriverCall::Step(sender.index())), 1);
+}
+
+/// Many channels end at the same time. A round ends some, tells of some, and the inputs are looked at in between.
+fn end_some_at_a_time(host: &mut Host, expected: End) {
+    host.around.events.clear();
+    let mut turns = 0;
+    while host.around.events.len() < CHANNELS {
+        let before = host.around.events.len();
+        assert!(host.did_in_turn().contains(&DriverCall::Look(0)), "turn {turns}");
+        let told = host.around.events.len() - before;
+        assert!(told <= TIMERS_AT_ONCE, "{told} events in turn {turns}");
+        turns += 1;
+        assert!(turns <= CHANNELS, "{} are told", host.around.events.len());
+    }
+    let is_it = |event: &Event| matches!(event, Event::Ended { end, .. } if *end == expected);
+    assert!(host.around.events.iter().all(is_it), "{:?}", host.around.events);
+    assert_eq!(host.rest().until, None);
+}
+
+#[test]
+fn leases_that_end_together_take_several_rounds() {
+    let mut host = Host::new(platform(), micros(200));
+    for _ in 0..CHANNELS {
+        host.receiver(0, best_effort());
+    }
+    let end = host.rest().until.expect("no peer has named its channel");
+    host.wake_at(end, Some(end));
+    end_some_at_a_time(&mut host, End::PeerLost);
+}
+
+#[test]
+fn events_are_told_some_at_a_time() {
+    let mut host = Host::new(platform(), micros(200));
+    let channels: Vec<_> = (0..CHANNELS).map(|_| host.open(0, best_effort(), Overload::Block, 1)).collect();
+    host.rest();
+    for channel in channels {
+        host.driver.close(host.around.now, channel, &mut host.around);
+    }
+    end_some_at_a_time(&mut host, End::Closed { report: None });
+}
+
+/// No round comes after the last one.
+#[test]
+fn a_driver_that_stops_tells_of_everything() {
+    let mut host = Host::new(platform(), micros(200));
+    for _ in 0..CHANNELS {
+        host.open(0, best_effort(), Overload::Block, 1);
+    }
+    host.rest();
+    host.around.stop = true;
+    while host.turn() != NextTurn::Stop {}
+    assert_eq!(host.around.events.len(), CHANNELS);
+}
+
+/// What was due before the driver got to it is no reason to call the thread late that it runs on.
+#[test]
+fn a_sleep_does_not_end_before_it_begins() {
+    let mut host = Host::new(platform(), micros(200));
+    for _ in 0..CHANNELS {
+        host.receiver(0, best_effort());
+    }
+    let due = host.rest().until.expect("no peer has named its channel");
+    host.wake_at(due + micros(300), None);
+    let NextTurn::Sleep(sleep) = host.turn() else { panic!("there is nothing to run") };
+    assert_eq!(sleep.until, Some(host.around.now), "more are due");
 }

@@ -183,7 +183,7 @@ impl EndpointCounters {
 /// # Contract
 /// *Time* is an argument of every call and never runs backwards. *Commands* open, close and submit. *Inputs* tell what
 /// happened outside. *Drains* are polled until they are empty. Every call is bounded: by the logarithm of the number of
-/// channels, by one packet, or by what became due since the last call.
+/// channels, by one packet, or by some of what became due.
 ///
 /// The drive loop: inputs; [`poll_transmit`](Self::poll_transmit) until the link is full; one
 /// [`poll_step`](Self::poll_step); again. Then deliveries, events, and a sleep until
@@ -581,17 +581,25 @@ impl Endpoint {
         (dropped > 0).then_some(Event::Overflow { dropped })
     }
 
-    /// The time at which to call again if nothing else happens. A time that is not after `now` means: right away.
+    /// The time at which to call again if nothing else happens. A time that is not after `now` means: right away. So it is while events, or timers
+    /// that are due, are left.
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let step = if self.jobs.processor.has_ready(now) { Some(now) } else { self.jobs.processor.next_release() };
         let link = self.links.iter().filter_map(LinkState::next_time).min();
         let held_until = self.signalling.held_until.unwrap_or(Instant::ZERO);
-        let signal = self.signalling.timers.peek().map(|(at, _)| at.max(held_until));
+        let told = self.has_event().then_some(now);
+        let signal = self.signalling.timers.peek().map(|(at, _)| at).into_iter().chain(told).min();
+        let signal = signal.map(|at| at.max(held_until));
         let judged = self.clocks.next_time(now).filter(|_| !self.restricted).map(|at| at.max(held_until));
         [step, link, signal, judged].into_iter().flatten().min()
     }
 
     // ------------------------------------------------------------------------------------------------ helpers
+
+    /// True if [`poll_event`](Self::poll_event) has one.
+    fn has_event(&self) -> bool {
+        !self.events.is_empty() || self.events_dropped > 0
+    }
 
     fn push_event(&mut self, event: Event) {
         let crowded = self.events.len() >= limits::MAX_EVENTS;

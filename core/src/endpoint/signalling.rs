@@ -235,11 +235,15 @@ impl Endpoint {
         Some(removed)
     }
 
-    /// Handles the timers that are due by `now`, at most one of each channel.
+    /// Handles timers that are due by `now`, the earliest first: at most [`TIMERS_AT_ONCE`](limits::TIMERS_AT_ONCE) of them. If more are due, it
+    /// asks to be called again at once ([`poll_timeout`](Endpoint::poll_timeout)).
     pub fn handle_timeout(&mut self, now: Instant) {
         self.signalling.begin.get_or_insert(now);
-        while let Some((_, id)) = self.signalling.timers.pop_due(now) {
+        if self.signalling.timers.peek().is_some_and(|(at, _)| at <= now) || self.has_event() {
             self.signalling.held_until = self.signalling.held_until.map(|_| now + limits::HELD_SPACING);
+        }
+        for _ in 0..limits::TIMERS_AT_ONCE {
+            let Some((_, id)) = self.signalling.timers.pop_due(now) else { break };
             let Some(key) = self.channels.key_at(id) else { continue };
             if self.is_orphan(key) {
                 self.close_side(now, key, ROUTE_LOST);

@@ -9,6 +9,7 @@ use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig, ReceiveGr
 use laxity_core::event::{ChannelId, End, Event, Name};
 use laxity_core::figures::Misses;
 use laxity_core::frames::{Frames, HeapFrames};
+use laxity_core::limits::TIMERS_AT_ONCE;
 use laxity_core::platform::{BestEffort, LinkModel, Starts};
 use laxity_core::receive::FrameTimes;
 use laxity_core::send::SendConfig;
@@ -310,6 +311,45 @@ fn who_never_names_its_channel_does_not_keep_it() {
         scene.run_for(ms(20));
     }
     assert!(matches!(scene.events[..], [Event::Ended { end: End::PeerLost, .. }]), "{:?}", scene.events);
+}
+
+/// The leases of all channels of one peer end at one instant, which it can choose: each call ends some of them, and asks for the next one at once.
+#[test]
+fn leases_that_end_together_are_ended_some_at_a_time() {
+    let mut scene = HostileFixture::new();
+    let peer = address(3);
+    let granted: Vec<_> =
+        (0..60).map(|number| (100 + number, scene.accept_from(peer, 100 + number).expect("granted"))).collect();
+    for (token, Accept { channel, key, .. }) in granted {
+        scene.hear(peer, token, &Control::Keepalive(Keepalive { channel, key, ..Keepalive::default() }));
+    }
+    let end = scene.now + LEASE;
+    scene.run_for(LEASE - us(50));
+    assert!(scene.events.is_empty() && scene.now < end, "{:?}", scene.events);
+    (scene.now, scene.events) = (end, Vec::new());
+    let mut rounds = 0;
+    while scene.endpoint.poll_timeout(end).is_some_and(|at| at <= end) {
+        let before = scene.events.len();
+        scene.turn();
+        rounds += 1;
+        let ended = scene.events.len() - before;
+        assert!((1..=TIMERS_AT_ONCE).contains(&ended), "{ended} channels end in round {rounds}");
+    }
+    assert_eq!((scene.events.len(), rounds), (60, 60_usize.div_ceil(TIMERS_AT_ONCE)));
+    let is_lost = |event: &Event| matches!(event, Event::Ended { end: End::PeerLost, .. });
+    assert!(scene.events.iter().all(is_lost), "{:?}", scene.events);
+}
+
+/// Events that were not fetched are something to do.
+#[test]
+fn who_has_events_is_called_again_at_once() {
+    let mut scene = HostileFixture::new();
+    scene.turn();
+    assert_eq!(scene.endpoint.poll_timeout(scene.now), None);
+    scene.hear(address(1), 5, &Control::Open(open()));
+    assert_eq!(scene.endpoint.poll_timeout(scene.now), Some(scene.now));
+    scene.turn();
+    assert_eq!((scene.events.len(), scene.endpoint.poll_timeout(scene.now)), (1, None));
 }
 
 /// A peer that reports more than it can have been sent is not believed, and its CLOSED closes all the same.

@@ -28,6 +28,7 @@ use laxity_drive::{
 /// Payload bytes of a packet.
 pub const PACKET: usize = 100;
 pub const LINKS: usize = 2;
+pub const CHANNELS: usize = 40;
 
 pub fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -130,7 +131,8 @@ impl Host {
 
     pub fn with_throttle(platform: Platform, handover: Duration, throttle: Option<(Duration, Duration)>) -> Self {
         let endpoint = Endpoint::new(Config {
-            frames: 200,
+            channels: CHANNELS,
+            frames: 30 * CHANNELS,
             upcalls: 4,
             best_effort_frames: 40,
             quantum: platform.quantum,
@@ -138,7 +140,7 @@ impl Host {
             handover,
             ..config::config(7, 9, PACKET as u32)
         });
-        let frames = HeapFrames::new(300, (DATA_HEADER_BYTES + PACKET).max(MAX_CONTROL_BYTES));
+        let frames = HeapFrames::new(30 * CHANNELS + 100, (DATA_HEADER_BYTES + PACKET).max(MAX_CONTROL_BYTES));
         let mut driver = Driver::new(start(), endpoint, frames, platform, Duration::from_micros(100));
         driver.endpoint.listen(Name::new("here").unwrap());
         driver.start(start(), throttle);
@@ -150,7 +152,7 @@ impl Host {
             delay: Duration::ZERO,
             withheld: Duration::ZERO,
             did: Vec::new(),
-            mailboxes: (0..8).map(|_| VecDeque::new()).collect(),
+            mailboxes: (0..CHANNELS).map(|_| VecDeque::new()).collect(),
             rung: VecDeque::new(),
             inboxes: Default::default(),
             buffered: Default::default(),

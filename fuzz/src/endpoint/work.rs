@@ -226,7 +226,10 @@ impl World {
     /// Everything that a host can do now. Then there is nothing to do before the time that it names.
     pub(super) fn settle(&mut self, number: usize) {
         self.hosts[number].offer_room(self.now);
-        self.timeout(number);
+        // Each handles some of the timers that are due.
+        for _ in 0..=self.hosts[number].endpoint.channels() {
+            self.timeout(number);
+        }
         for turn in 0.. {
             assert!(turn < ENDLESS, "work without end");
             let mut worked = false;
