@@ -17,7 +17,7 @@ impl Endpoint {
             let Some(key) = self.outgoing(peer, token) else { return };
             let end = if close.reason == ROUTE_LOST { End::RouteLost } else { End::ClosedByPeer };
             self.end(now, key, end);
-            self.say(key, ControlType::Closed);
+            self.answer_close(now, key, ControlType::Closed);
             return;
         }
         let Some(key) = self.incoming(peer, token, (close.channel, close.key)) else { return };
@@ -37,7 +37,7 @@ impl Endpoint {
             // any more. A relay may not know yet what became of them: it only says that it closes.
             Some(SignalState::Closing | SignalState::Ended) => {
                 let is_known = self.channels.get_mut(key).is_some_and(|channel| channel.job.finish(close.sent));
-                self.say(key, if is_known { ControlType::Closed } else { ControlType::Close });
+                self.answer_close(now, key, if is_known { ControlType::Closed } else { ControlType::Close });
             }
             // A relay closes hop by hop, which takes time; and the one report that a receiver waits for, or what it asked for it, may be lost.
             Some(SignalState::Finishing { .. })
@@ -46,6 +46,13 @@ impl Endpoint {
                 self.answer_channel(now, key, ControlType::Status);
             }
             _ => {}
+        }
+    }
+
+    /// Answers CLOSE of a channel that closes or is over, unless the peer repeats itself too often.
+    fn answer_close(&mut self, now: Instant, key: ChannelId, frame: ControlType) {
+        if self.channels.get_mut(key).is_some_and(|channel| channel.association.may_answer_close(now)) {
+            self.say(key, frame);
         }
     }
 

@@ -2,12 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt::Write as _;
 use core::net::SocketAddr;
 
 use super::Endpoint;
 use super::channel::{Channel, ReceiveSetup, SendSetup};
-use super::control::ShortText;
 use super::link::{SENDING, SHARES};
 use super::seal::{Authentication, SharedKey};
 use super::secret::Secret;
@@ -275,14 +273,13 @@ impl Endpoint {
         };
         let (token, control) = match Control::parse(frame) {
             Ok(parsed) => parsed,
-            Err(error) => {
+            Err(_) => {
                 self.counters.control_invalid += 1;
-                // An OPEN that cannot be read gets an answer, so that its sender learns why; nothing else does.
+                // An OPEN that cannot be read gets an answer, so that its sender does not wait; nothing else does. It may be a few bytes, and its address
+                // another host's: the answer has no text.
                 if let (Some(token), Some(&1)) = (token(frame), frame.get(4)) {
-                    let mut detail = ShortText::default();
-                    let _ = write!(detail, "OPEN: {error}");
                     let refusal = Refusal::new(Code::Protocol, Stage::Contract);
-                    self.answer(link, peer, token, &Control::Refuse(Refuse { refusal, detail: detail.as_str() }), 1);
+                    self.answer(link, peer, token, &Control::Refuse(Refuse { refusal, detail: "" }), 1);
                 }
                 return;
             }

@@ -87,6 +87,8 @@ pub struct Association {
     /// The other side has shown that it has the channel: the sender by KEEPALIVE, the receiver by STATUS.
     pub(crate) confirmed: bool,
     answered: Instant,
+    /// When CLOSE was answered last.
+    close_answered: Option<Instant>,
 }
 
 impl Association {
@@ -109,6 +111,7 @@ impl Association {
             due: now + lease.min(HALF_OPEN),
             confirmed: false,
             answered: now,
+            close_answered: None,
         }
     }
 
@@ -138,6 +141,15 @@ impl Association {
         let may = now.since(self.answered).as_nanos() >= RETRY.min(self.hurried).as_nanos() / 2;
         if may {
             self.answered = now;
+        }
+        may
+    }
+
+    /// Likewise for CLOSE of a channel that closes or is over; the first is answered in any case.
+    pub fn may_answer_close(&mut self, now: Instant) -> bool {
+        let may = self.close_answered.is_none_or(|at| now.since(at).as_nanos() >= RETRY.as_nanos() / 2);
+        if may {
+            self.close_answered = Some(now);
         }
         may
     }

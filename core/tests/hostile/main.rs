@@ -16,7 +16,8 @@ use laxity_core::send::SendConfig;
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{
-    Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, MessageCounts, Open, Status,
+    Accept, Close, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, MAX_CONTROL_BYTES, MessageCounts,
+    Open, Status,
 };
 
 mod clocks;
@@ -350,6 +351,57 @@ fn who_has_events_is_called_again_at_once() {
     assert_eq!(scene.endpoint.poll_timeout(scene.now), Some(scene.now));
     scene.turn();
     assert_eq!((scene.events.len(), scene.endpoint.poll_timeout(scene.now)), (1, None));
+}
+
+/// CLOSE of a channel that is over is answered like all that is repeated: as often as a proper peer asks, which is each 100 ms, twice at most.
+#[test]
+fn who_repeats_close_is_answered_as_often_as_is_proper() {
+    let mut scene = HostileFixture::new();
+    let (sender, receiver) = (address(1), address(2));
+    let Accept { channel, key, .. } = scene.accept_from(sender, 5).expect("a proper peer");
+    let (_, token) = scene.open_to(receiver);
+    let close = Close { channel, key, ..Close::default() };
+    let reverse = Close { channel: 1, key: 2, reverse: true, ..Close::default() };
+    scene.run_for(ms(20));
+    scene.said.clear();
+    let closes = [(sender, 5, Control::Close(close)), (receiver, token, Control::Close(reverse))];
+    // A repetition in time has its answer.
+    for _ in 0..4 {
+        for (peer, token, close) in &closes {
+            scene.hear(*peer, *token, close);
+            scene.run_for(ms(50));
+            let said = scene.said_to(*peer, *token);
+            let is_closed = |bytes: &Vec<u8>| matches!(Control::parse(bytes), Ok((_, Control::Closed(_))));
+            assert!(matches!(&said[..], [one] if is_closed(one)), "{said:?}");
+        }
+    }
+    for _ in 0..1_000 {
+        closes.iter().for_each(|(peer, token, close)| scene.hear(*peer, *token, close));
+        scene.run_for(ms(1));
+    }
+    for (peer, token, _) in &closes {
+        let answers = scene.said_to(*peer, *token).len();
+        assert!((15..=20).contains(&answers), "{answers} answers in a second");
+    }
+}
+
+/// Who cannot be known has no more bytes of this host than it sent, but for the fields of REFUSE.
+#[test]
+fn an_open_that_cannot_be_read_has_a_short_answer() {
+    let mut scene = HostileFixture::new();
+    scene.hear(address(1), 5, &Control::Open(open()));
+    let mut bytes = [0; MAX_CONTROL_BYTES];
+    let len = Control::Open(open()).write(6, &mut bytes).unwrap();
+    let cut = len - 40;
+    let frame = scene.frames.take().unwrap();
+    scene.frames.packet_mut(&frame)[..cut].copy_from_slice(&bytes[..cut]);
+    scene.endpoint.handle_frame(scene.now, 0, address(1), frame, cut, &mut scene.frames);
+    scene.run_for(ms(5));
+    let said = scene.said_to(address(1), 6);
+    let [answer] = &said[..] else { panic!("{said:?}") };
+    let Ok((_, Control::Refuse(refuse))) = Control::parse(answer) else { panic!("{answer:?}") };
+    assert_eq!((refuse.refusal.code, refuse.detail), (Code::Protocol, ""));
+    assert_eq!(answer.len(), 23);
 }
 
 /// A peer that reports more than it can have been sent is not believed, and its CLOSED closes all the same.
