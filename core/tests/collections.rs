@@ -145,6 +145,32 @@ fn a_ring_takes_values_in_front_of_others_and_knows_its_peak() {
 }
 
 #[test]
+fn the_place_of_a_value_in_a_ring_takes_few_steps_to_find() {
+    let mut ring = Ring::with_capacity(6_400);
+    let steps = std::cell::Cell::new(0);
+    let newest = |ring: &Ring<u32>, value: u32| {
+        steps.set(0);
+        let newest = ring.newest(|other| {
+            steps.set(steps.get() + 1);
+            *other > value
+        });
+        (newest, steps.get())
+    };
+    assert_eq!(newest(&ring, 1), (0, 0));
+    // Falling, and each twice.
+    for value in (0..3_200).rev() {
+        for copy in 0..2 {
+            let (behind, steps) = newest(&ring, value);
+            assert!(behind == ring.len() - copy && steps <= 16, "{behind} of {}, {steps} steps", ring.len());
+            ring.insert(value, behind).unwrap();
+        }
+    }
+    assert!(ring.iter().is_sorted());
+    assert_eq!(newest(&ring, 3_199), (0, 1), "the usual case");
+    assert_eq!(newest(&ring, 1_599).0, 3_200);
+}
+
+#[test]
 fn a_full_ring_hands_the_value_back() {
     let mut ring = Ring::with_capacity(2);
     assert_eq!((ring.push(1), ring.push(2), ring.push(3)), (Ok(()), Ok(()), Err(3)));

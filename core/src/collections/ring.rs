@@ -37,6 +37,15 @@ impl<T> Ring<T> {
         self.peak = self.peak.max(self.items.len());
         Ok(())
     }
+    /// The number of values for which `is_behind` holds, if these are the newest ones. Asks about one value if there are none, else about as many as
+    /// the logarithm of the length.
+    #[inline]
+    pub fn newest(&self, is_behind: impl Fn(&T) -> bool) -> usize {
+        match self.items.back() {
+            Some(last) if is_behind(last) => self.items.len() - self.items.partition_point(|value| !is_behind(value)),
+            _ => 0,
+        }
+    }
     /// Takes the oldest value.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {

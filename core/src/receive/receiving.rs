@@ -191,8 +191,8 @@ impl ReceivingChannel {
                 let header = view.header();
                 let (sequence, index, payload) = (header.sequence, header.index, header.payload);
                 let arrived = ArrivedPacket { frame, slot, sequence, index, payload };
-                // In front of later messages, which may have to wait for their logical arrival.
-                let behind = self.packets.iter().rev().take_while(|other| other.sequence > sequence).count();
+                // In front of later messages, which may have to wait for their logical arrival: the queue is in the order of messages.
+                let behind = self.packets.newest(|other| other.sequence > sequence);
                 let queued =
                     if self.packets.len() < most { self.packets.insert(arrived, behind) } else { Err(arrived) };
                 match queued {
