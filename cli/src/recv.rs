@@ -109,13 +109,34 @@ fn receive(host: &Host, arguments: &RecvArguments, stop: &Stop, ended: &mut Vec<
 /// The channel that is copied, when it was accepted, and its first message.
 type CopiedChannel = (Receiver, Instant, Option<Message>);
 
+/// A sender that has not sent anything.
+struct WaitingSender {
+    receiver: Receiver,
+    since: Instant,
+    /// It was said that it came.
+    is_said: bool,
+}
+
+/// Most senders of which it is said that they came, and that they were lost.
+const MOST_SAID: u64 = 10;
 /// Most senders that may wait at once without having sent anything.
 const MOST_WAITING: usize = 64;
 
 /// Waits for the first sender that sends something, or closes. A sender that asks and stays silent takes no place from another one; `None` after
 /// Ctrl-C.
 fn serve(listener: &Listener, stop: &Stop) -> Result<Option<CopiedChannel>, Failure> {
-    let mut waiting: Vec<(Receiver, Instant)> = Vec::new();
+    let mut came = 0;
+    let served = first_to_send(listener, stop, &mut came);
+    if came > MOST_SAID {
+        eprintln!("{came} senders came in all");
+    }
+    served
+}
+
+/// See [`serve`]. Counts the senders that come: any host can ask, so of the first [`MOST_SAID`] alone it is said what becomes of them, and of the
+/// one that sends.
+fn first_to_send(listener: &Listener, stop: &Stop, came: &mut u64) -> Result<Option<CopiedChannel>, Failure> {
+    let mut waiting: Vec<WaitingSender> = Vec::new();
     // The executive takes no more channels; messages of the channels that are open can still be received.
     let mut gone = None;
     while !stop.is_set() {
@@ -127,8 +148,14 @@ fn serve(listener: &Listener, stop: &Stop) -> Result<Option<CopiedChannel>, Fail
         if waiting.len() < MOST_WAITING && gone.is_none() {
             match listener.accept(Some(pause)) {
                 Ok(receiver) => {
-                    announce(receiver.grant());
-                    waiting.push((receiver, laxity_link::sys::now()));
+                    *came += 1;
+                    let is_said = *came <= MOST_SAID;
+                    if is_said {
+                        announce(receiver.grant());
+                    } else if *came == MOST_SAID + 1 {
+                        eprintln!("further senders are only counted");
+                    }
+                    waiting.push(WaitingSender { receiver, since: laxity_link::sys::now(), is_said });
                 }
                 Err(Error::WouldBlock) => {}
                 Err(error) if error.is_of_lost_executive() => gone = Some(error),
@@ -137,13 +164,14 @@ fn serve(listener: &Listener, stop: &Stop) -> Result<Option<CopiedChannel>, Fail
         }
         let look = if waiting.len() == 1 { LOOK } else { StdDuration::from_millis(1) };
         for place in (0..waiting.len()).rev() {
-            let first = match waiting[place].0.recv_timeout(look) {
+            let first = match waiting[place].receiver.recv_timeout(look) {
                 Ok(message) => Some(message),
                 Err(Error::Closed) => None,
                 Err(Error::WouldBlock) => continue,
                 Err(Error::PeerLost { peer }) => {
-                    eprintln!("lost {peer} before it sent anything: waiting for another sender");
-                    waiting.swap_remove(place);
+                    if waiting.swap_remove(place).is_said {
+                        eprintln!("lost {peer} before it sent anything: waiting for another sender");
+                    }
                     continue;
                 }
                 Err(error) if error.is_of_lost_executive() => {
@@ -153,8 +181,11 @@ fn serve(listener: &Listener, stop: &Stop) -> Result<Option<CopiedChannel>, Fail
                 }
                 Err(error) => return Err(error.into()),
             };
-            let (receiver, start) = waiting.swap_remove(place);
-            return Ok(Some((receiver, start, first)));
+            let WaitingSender { receiver, since, is_said } = waiting.swap_remove(place);
+            if !is_said {
+                announce(receiver.grant());
+            }
+            return Ok(Some((receiver, since, first)));
         }
     }
     Ok(None)

@@ -495,6 +495,33 @@ fn who_asks_and_is_lost_does_not_end_the_receiver() {
 }
 
 #[test]
+fn who_asks_without_end_fills_no_log() {
+    let port = free_port();
+    let receiving = finishing(receiver(port, &[]));
+    let unknown = UdpSocket::bind("127.0.0.1:0").unwrap();
+    unknown.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut granted, mut answer) = (0, [0; 600]);
+    for token in 1..=30 {
+        unknown.send_to(&open_of_an_unknown_peer(token), ("127.0.0.1", port)).unwrap();
+        let (len, _) = unknown.recv_from(&mut answer).unwrap();
+        granted += u32::from(matches!(Control::parse(&answer[..len]), Ok((_, Control::Accept(_)))));
+    }
+    assert!(granted > 15, "{granted} have a channel");
+    // They are lost after a second.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let (to, stream) = (to(port), framed(&messages(20)));
+    let mut send = vec!["send", to.as_str()];
+    send.extend(CONTRACT);
+    expect(&run(&send, &stream), 0, &["sent 20, delivered 20"]);
+    let received = receiving.join().unwrap();
+    expect(&received, 0, &["further senders are only counted", "sends: every message within", "senders came in all"]);
+    let said = text(&received.stderr);
+    let lines = |of: &str| said.lines().filter(|line| line.contains(of)).count();
+    assert_eq!((lines("sends as best effort"), lines("before it sent anything")), (10, 10), "{said}");
+    assert_eq!(received.stdout, stream);
+}
+
+#[test]
 fn a_receiver_can_be_for_one_address_only() {
     let port = free_port();
     let receiving = receiver(port, &["--from", "127.0.0.9"]);
