@@ -45,7 +45,8 @@ pub trait Clock {
     /// The numbers of times that this clock was seen to stand still while time passed, as in a suspended host, and to jump ahead, until it read `now`: its last
     /// reading. It is asked between a reading and what leaves with it, so it may cost as much as another reading. Of a clock that does
     /// neither, never.
-    fn jumps(&mut self, _now: Instant) -> [u64; 2] {
+    fn jumps(&mut self, now: Instant) -> [u64; 2] {
+        let _ = now;
         [0; 2]
     }
 

@@ -112,7 +112,6 @@ impl ExecutiveConnection {
         }
         let silent = || failed(std::io::ErrorKind::TimedOut.into());
         let until = StdInstant::now() + TO_ATTACH;
-        // One that is just going accepts, and closes.
         let next = || match socket.receive_until(until).map_err(failed)? {
             (AttachReply::NotAttached { status, why }, _) => Err(Error::Served { status, text: why }),
             told => Ok(told),

@@ -61,7 +61,7 @@ pub(crate) struct HostShared {
     pub(crate) shared_frames: usize,
     /// The guarantee of its grants.
     pub(crate) backing: Backing,
-    /// What the executive publishes: its view of the premises of that guarantee, and its counters.
+    /// What the executive and other threads of the host tell each other: its view of the premises of that guarantee, its counters, that it has stopped.
     pub(crate) published: Arc<PublishedState>,
     /// The guard of its link, and the address that its packets are from.
     pub(crate) guard: Option<(GuardWatch, IpAddr)>,
@@ -277,6 +277,7 @@ impl HostShared {
         let mut state = self.state();
         state.listeners.drain(..).filter_map(|name| name.queue().cloned()).for_each(|queue| queue.close());
         state.tickets.clear();
+        state.opened.clear();
         for known in std::mem::take(&mut state.channels).into_values() {
             self.end(&known.port, known.application.as_ref(), End::PeerLost);
         }

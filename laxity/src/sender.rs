@@ -139,7 +139,7 @@ impl Sender {
         if self.channel.home.check_running().is_ok() || matches!(self.port.port.end(), Some(End::Closed { .. })) {
             return 0;
         }
-        // Without a contract, or after an end in order, all that was not reported as sent may be lost.
+        // Without a contract or under decay, or after an end in order, all that was not reported as sent may be lost.
         let is_limited = self.channel.home.is_lost() && self.overload != Overload::Decay;
         let Some(contract) = self.channel.grant.service.contract().filter(|_| is_limited) else {
             return self.port.put.saturating_sub(self.channel.home.send_counters(&self.port.port).sent);

@@ -167,7 +167,8 @@ pub trait Link {
     ///
     /// # Errors
     /// `Unsupported` where there is nothing to wait for, as in virtual time; else the kernel's.
-    fn wait(&mut self, _doorbell: BorrowedFd<'_>, _timeout: Option<Duration>) -> io::Result<bool> {
+    fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
+        let _ = (doorbell, timeout);
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -203,7 +204,8 @@ pub trait Link {
     ///
     /// # Errors
     /// The kernel refuses it; nothing will arrive for the channel then.
-    fn expect(&mut self, _place: u32, _expected: &ExpectedChannel) -> io::Result<()> {
+    fn expect(&mut self, place: u32, expected: &ExpectedChannel) -> io::Result<()> {
+        let _ = (place, expected);
         Ok(())
     }
 
@@ -211,12 +213,15 @@ pub trait Link {
     ///
     /// # Errors
     /// The kernel refuses it.
-    fn expect_control(&mut self, _place: u32, _peer: SocketAddr) -> io::Result<()> {
+    fn expect_control(&mut self, place: u32, peer: SocketAddr) -> io::Result<()> {
+        let _ = (place, peer);
         Ok(())
     }
 
     /// Nothing may arrive for the channel at `place` any more.
-    fn expect_nothing(&mut self, _place: u32) {}
+    fn expect_nothing(&mut self, place: u32) {
+        let _ = place;
+    }
 
     /// A channel of which packets were dropped as beyond its contract before this host saw them, and how many since it was
     /// asked last. Nearly nothing to do if there are none.

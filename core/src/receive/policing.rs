@@ -114,8 +114,7 @@ pub(crate) struct ChannelPolicer {
 
 impl ChannelPolicer {
     /// For a channel with these terms, if it has a contract. Its messages arrive here logically `upstream` after they did at the sender.
-    /// Messages that were overtaken may use up `overtaken` intervals
-    /// at once.
+    /// Messages that were overtaken may use up `overtaken` intervals at once.
     pub(crate) fn new(terms: &ChannelTerms, upstream: Duration, overtaken: u64) -> Option<Self> {
         let contract = terms.service.contract()?;
         let (interval, ahead) = (contract.interval(), contract.most_ahead() + upstream);

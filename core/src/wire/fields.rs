@@ -180,7 +180,11 @@ impl Field {
 }
 
 /// The values of a frame's fields, or that they are repeated. What a message does not ask for may be of any length, and repeated.
-pub(super) struct Fields<'a>([Option<Result<&'a [u8], WireError>>; ALL.len()]);
+pub(super) struct Fields<'a>([Option<Result<&'a [u8], Repeated>>; ALL.len()]);
+
+/// A field stands more than once.
+#[derive(Clone, Copy)]
+struct Repeated;
 
 impl<'a> Fields<'a> {
     /// Reads all fields of `bytes`, and skips those with a tag that no field has.
@@ -195,15 +199,15 @@ impl<'a> Fields<'a> {
             };
             bytes = rest;
             let Some(slot) = usize::from(*tag).checked_sub(1).filter(|&slot| slot < ALL.len()) else { continue };
-            let found = if fields.0[slot].is_none() { Ok(value) } else { Err(WireError::Repeated(ALL[slot].name)) };
-            fields.0[slot] = Some(found);
+            fields.0[slot] = Some(if fields.0[slot].is_none() { Ok(value) } else { Err(Repeated) });
         }
         Ok(fields)
     }
 
     /// A value, if it is there: once, and of a length that its tag allows.
     fn bytes(&self, field: Field) -> Result<Option<&'a [u8]>, WireError> {
-        let Some(value) = self.0[field.slot()].transpose()? else { return Ok(None) };
+        let value = self.0[field.slot()].transpose().map_err(|Repeated| WireError::Repeated(field.name))?;
+        let Some(value) = value else { return Ok(None) };
         field.check_length(value.len()).map(|()| Some(value))
     }
 }

@@ -129,6 +129,7 @@ impl Socket {
         other: Option<BorrowedFd<'_>>,
         timeout: Duration,
     ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        // One that is just going accepts, and closes.
         let gone = || Err(io::ErrorKind::ConnectionRefused.into());
         let own = self.socket.as_fd();
         let mut waited = [own, other.unwrap_or(own)].map(readable);

@@ -119,11 +119,11 @@ pub(crate) enum Notice {
 /// Something that is only to be freed, which the executive has no time for.
 pub(crate) type Garbage = Option<Box<dyn Any + Send>>;
 
-/// What an executive publishes for all threads of its host.
+/// What an executive and the other threads of its host tell each other.
 #[derive(Default)]
 pub(crate) struct PublishedState {
-    /// True once it has stopped, or is to.
-    pub(crate) stopped: AtomicBool,
+    /// True once it has stopped, or is to. Senders look at it for each message: it lies apart from what the executive writes often.
+    pub(crate) stopped: Arc<AtomicBool>,
     /// Notified when there are notices for the control thread, or something else that it has to look at.
     pub(crate) notified: Notifier,
     /// From when on upcalls of this host are ready.
