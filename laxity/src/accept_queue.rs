@@ -45,20 +45,20 @@ pub(crate) enum EndedChannel {
     /// It waits without messages, and without memory for them.
     StaysEmpty,
     /// The application never sees it.
-    Leaves(Receiver),
+    Leaves(Box<Receiver>),
 }
 
 impl AcceptQueue {
     /// Adds a channel, which is given back if nothing will take it any more.
-    pub(crate) fn push(&self, receiver: Receiver) -> Result<(), Receiver> {
+    pub(crate) fn push(&self, receiver: Receiver) -> Option<Receiver> {
         let mut waiting = locked(&self.waiting);
         if waiting.is_over {
-            return Err(receiver);
+            return Some(receiver);
         }
         waiting.channels.push_back(receiver);
         drop(waiting);
         self.signal.notify();
-        Ok(())
+        None
     }
 
     /// The next channel; waits for `timeout` at most, or without limit if it is `None`.
@@ -110,6 +110,6 @@ impl AcceptQueue {
             channels[place].free_memory();
             return EndedChannel::StaysEmpty;
         }
-        channels.remove(place).map_or(EndedChannel::Stays, EndedChannel::Leaves)
+        channels.remove(place).map_or(EndedChannel::Stays, |receiver| EndedChannel::Leaves(receiver.into()))
     }
 }
