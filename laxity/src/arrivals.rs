@@ -20,6 +20,8 @@ use crate::reception::RequestedChannel;
 
 /// The time after which a sender that has not answered is told again.
 const AGAIN: StdDuration = StdDuration::from_millis(50);
+/// The time after which best effort is told that it may be faster.
+const UNCHANGED: StdDuration = StdDuration::from_millis(100);
 /// The time that a sender has to answer.
 const PATIENCE: StdDuration = StdDuration::from_millis(500);
 
@@ -30,8 +32,8 @@ pub(crate) struct Arrivals {
     hasher: RandomState,
     /// True if a request waits for best effort to be slower.
     waits: bool,
-    /// True if best effort may be faster again: a flow is gone, or a request that was to come.
-    may_be_faster: bool,
+    /// When best effort is told that it may be faster again, as a flow is gone, or a request that was to come.
+    faster_at: Option<StdInstant>,
     /// True on a host that is being measured: nothing is limited there.
     is_free: bool,
 }
@@ -57,7 +59,7 @@ impl Arrivals {
             incoming: IncomingTraffic::new(admission),
             hasher: RandomState::new(),
             waits: false,
-            may_be_faster: false,
+            faster_at: None,
             is_free,
         }
     }
@@ -103,7 +105,10 @@ impl ControlState {
         let room = self.arrivals.incoming.room(flow, most)?;
         let needed = room.spacing.unwrap_or(Duration::ZERO);
         let is_ready = self.parts().all(|part| part.confirmed >= needed);
-        self.arrivals.waits = !is_ready;
+        // One that waited may have been another.
+        if std::mem::replace(&mut self.arrivals.waits, !is_ready) && is_ready {
+            self.may_be_faster();
+        }
         if is_ready {
             return Ok(Some(room));
         }
@@ -128,12 +133,19 @@ impl ControlState {
     pub(crate) fn depart(&mut self, part: Option<IncomingShare>) {
         let Some(part) = part else { return };
         self.arrivals.incoming.remove(part.id);
-        self.arrivals.may_be_faster = true;
+        self.may_be_faster();
+    }
+
+    /// Has best effort told what is enough, after a while: a channel that is opened anew finds it as slow as it was.
+    pub(crate) fn may_be_faster(&mut self) {
+        self.arrivals.faster_at.get_or_insert_with(|| StdInstant::now() + UNCHANGED);
     }
 
     /// No request waits: if best effort was asked to be slower for one, that was refused or forgotten.
     pub(crate) fn does_not_come(&mut self) {
-        self.arrivals.may_be_faster |= std::mem::take(&mut self.arrivals.waits);
+        if std::mem::take(&mut self.arrivals.waits) {
+            self.may_be_faster();
+        }
     }
 
     /// The sender of a best-effort channel does what it was told.
@@ -169,21 +181,19 @@ impl ControlState {
 
     /// Tells best effort that it may be faster, those again who have not answered, and closes those who do not.
     pub(crate) fn attend_to_arrivals(&mut self) {
-        // Once for all that have gone, and not while a request waits.
-        if self.arrivals.may_be_faster && !self.arrivals.waits {
-            self.arrivals.may_be_faster = false;
-            if !self.arrivals.is_free {
-                let enough = self.arrivals.incoming.spacing().unwrap_or(Duration::ZERO);
-                self.ask(enough);
-            }
-        }
         let now = StdInstant::now();
+        // Once for all that have gone, and not while a request waits.
+        if !self.arrivals.waits && self.arrivals.faster_at.take_if(|at| *at <= now).is_some() && !self.arrivals.is_free
+        {
+            let enough = self.arrivals.incoming.spacing().unwrap_or(Duration::ZERO);
+            self.ask(enough);
+        }
         for (&channel, known) in &mut self.channels {
             let Some(part) = known.part.as_mut() else { continue };
             let Some((first, last)) = part.told else { continue };
             if now.duration_since(first) >= PATIENCE {
                 self.arrivals.incoming.remove(part.id);
-                self.arrivals.may_be_faster = true;
+                self.arrivals.faster_at.get_or_insert(now + UNCHANGED);
                 known.part = None;
                 self.due.push(ExecutiveCommand::Close(channel));
             } else if now.duration_since(last) >= AGAIN {
@@ -196,7 +206,7 @@ impl ControlState {
 
     /// The time until the next reminder; `None` if all have answered.
     pub(crate) fn tells_again(&self) -> Option<StdDuration> {
-        (self.arrivals.may_be_faster && !self.arrivals.waits || self.is_slowing()).then_some(AGAIN)
+        (self.arrivals.faster_at.is_some() && !self.arrivals.waits || self.is_slowing()).then_some(AGAIN)
     }
 
     /// True if a sender has not answered yet.

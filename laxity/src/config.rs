@@ -107,7 +107,7 @@ pub struct AdvancedConfig {
     /// The memory in bytes of all receiving channels: buffers, records of messages and packets, figures; 256 MiB by default. A channel that needs more than is
     /// left is refused.
     ///
-    /// A channel that has ended counts here, and in `channels`, until its [`Receiver`](crate::Receiver) has returned the end or is
+    /// A channel that has ended counts here, and in `channels`, until a call of its [`Receiver`](crate::Receiver) that receives has returned the end, or it is
     /// dropped.
     pub receive_memory: u64,
     /// The longest silence of a peer before its channel is closed; 400 ms to 60 s, 2 s by default.

@@ -123,6 +123,8 @@ pub(crate) struct ChannelEntry {
     pub(crate) holds: Holdings,
     /// There as long as the application's end may hold messages, if that is in this process and receives.
     pub(crate) counts: Weak<()>,
+    /// True once that end has no memory for messages any more.
+    pub(crate) is_empty: bool,
     pub(crate) name: Name,
     pub(crate) service: Service,
     /// Its part in what comes in, if it is received.
@@ -344,6 +346,10 @@ impl HostShared {
         let Some(PendingChannel { known, accepted }) = state.tickets.remove(&ticket) else { return };
         match result {
             Ok(channel) => {
+                // What others were told while it was on its way, it was not.
+                if known.part.is_some_and(|part| !part.asked.is_zero()) {
+                    state.may_be_faster();
+                }
                 state.channels.insert(channel, known);
                 drop(state);
                 if let Some((accept, grant)) = accepted {
@@ -447,6 +453,7 @@ impl HostShared {
             part: Some(part),
             application,
             counts,
+            is_empty: false,
             opener: None,
         };
         let receive = if reservation.is_some() { stage + input_delay } else { Duration::ZERO };
@@ -526,9 +533,7 @@ impl HostShared {
         let application = known.application.clone();
         let unreachable = state.unreachable.contains(&peer);
         let waiting = state.queue(known.name).filter(|_| known.is_receiving).map(|queue| queue.ended(&port, end));
-        if matches!(waiting, Some(EndedChannel::StaysEmpty)) {
-            known.holds.bytes = 0;
-        }
+        known.is_empty = matches!(waiting, Some(EndedChannel::StaysEmpty));
         if known.is_receiving && matches!(end, End::Closed { .. }) {
             state.lingering.push((StdInstant::now() + LINGER, channel, known));
         } else {

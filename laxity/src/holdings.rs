@@ -126,6 +126,9 @@ impl ControlState {
         self.left.retain(LeftChannel::is_held);
         let mut held = known.hold();
         held.holds.frames = 0;
+        if known.is_empty {
+            held.holds.bytes = 0;
+        }
         let left = LeftChannel { held, counts: known.counts.clone() };
         if left.is_held() {
             self.left.push(left);

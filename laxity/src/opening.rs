@@ -175,6 +175,7 @@ impl HostShared {
             stage: Duration::ZERO,
             holds: Holdings { channels: 1, frames: wanted.packets.into(), bytes: 0 },
             counts: Weak::new(),
+            is_empty: false,
             name: destination.name,
             service: spec.service,
             part: None,

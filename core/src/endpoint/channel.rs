@@ -48,8 +48,8 @@ pub(super) struct ChannelState {
     pub(super) pace: SenderPace,
     /// The least time between two starts of its packets, as the receiver said it last.
     pub(super) spacing: Duration,
-    /// The spacing that the sender has confirmed (receiver).
-    pub(super) confirmed: Duration,
+    /// True if the sender has not confirmed it (receiver).
+    pub(super) is_unconfirmed: bool,
     /// The place of its peer among those whose clocks are estimated.
     pub(super) clock: Option<u16>,
     /// True if its next STATUS says this host's time (receiver).
@@ -195,7 +195,7 @@ impl ReceiveSetup {
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING).
     #[must_use]
     pub fn spaced(mut self, spacing: Duration) -> Self {
-        (self.0.state.spacing, self.0.state.confirmed) = (spacing, spacing);
+        self.0.state.spacing = spacing;
         self
     }
 }

@@ -128,7 +128,10 @@ impl Endpoint {
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING); [`Event::Spaced`] tells that it does. Call this again if that event does not come.
     pub fn ask_spacing(&mut self, channel: ChannelId, spacing: Duration) {
         let Some(found) = self.channels.get_mut(channel).filter(|found| found.job.is_receiving()) else { return };
-        found.state.spacing = spacing;
+        // Whoever asks for something else is told again when it is so, even if it was so before.
+        if core::mem::replace(&mut found.state.spacing, spacing) != spacing {
+            found.state.is_unconfirmed = true;
+        }
         if matches!(found.association.state, SignalState::Open) {
             self.say(channel, ControlType::Status);
         }
@@ -137,8 +140,7 @@ impl Endpoint {
     /// The sender says how far apart its packets start.
     pub(super) fn note_spacing(&mut self, key: ChannelId, spacing: Duration) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if spacing == channel.state.spacing && spacing != channel.state.confirmed {
-            channel.state.confirmed = spacing;
+        if spacing == channel.state.spacing && core::mem::take(&mut channel.state.is_unconfirmed) {
             self.push_event(Event::Spaced { channel: key, spacing });
         }
     }

@@ -182,7 +182,7 @@ impl EndpointCounters {
 ///
 /// # Contract
 /// *Time* is an argument of every call and never runs backwards. *Commands* open, close and submit. *Inputs* tell what
-/// happened outside. *Drains* are polled until they are empty. Every call is bounded: by the logarithm of the number of
+/// happened outside. *Drains* are polled until they are empty, or some at a time where [`poll_timeout`](Self::poll_timeout) asks for the rest. Every call is bounded: by the logarithm of the number of
 /// channels, by one packet, or by some of what became due.
 ///
 /// The drive loop: inputs; [`poll_transmit`](Self::poll_transmit) until the link is full; one

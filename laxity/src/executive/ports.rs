@@ -65,6 +65,7 @@ impl<L, C> LiveEnvironment<L, C> {
             self.publish_counters(channel, endpoint);
         }
     }
+
     /// Publishes what the endpoint has counted of a channel.
     pub(super) fn publish_counters(&self, channel: ChannelId, endpoint: &Endpoint) {
         let Some(slot) = self.slot(channel.index()) else { return };

@@ -209,7 +209,9 @@ impl AttachedClient {
         let mut held = locked(&self.held);
         let holds = Holdings { channels: 1, frames: 0, bytes: needed as u64 };
         let hold = request.map_or(ChannelHold { holds, received: None }, |request| ChannelHold::asked(request, holds));
-        hold.has_room(self.whole, held.places.values().copied())?;
+        // One that the application has let go of is free as soon as the executive has released it.
+        let others = held.places.iter().filter(|(place, _)| held.channels.contains_key(place)).map(|(_, hold)| *hold);
+        hold.has_room(self.whole, others)?;
         let place = (0..CHANNELS).find(|place| !held.places.contains_key(place));
         let place = place.filter(|_| !held.is_over).ok_or_else(none)?;
         let at = held.free.take(needed).ok_or_else(none)?;
