@@ -198,10 +198,10 @@ fn the_queue_of_best_effort_counts_at_the_receiver() {
     let port = free_port();
     let receiver = finishing(receiver(port, &[]));
     let to = to(port);
-    // A quarter of the 256 MiB that the receiver has for messages is one host's best effort.
+    // A quarter of the 256 MiB that the receiver has is one host's best effort, records included.
     let send = ["send", &to, "--best-effort", "--max-message", "16MiB", "--queue"];
-    expect(&run(&[&send[..], &["5"]].concat(), b""), 3, &["refused by 127.0.0.1", "left for others"]);
-    expect(&run(&[&send[..], &["4"]].concat(), b""), 0, &["sent 0"]);
+    expect(&run(&[&send[..], &["4"]].concat(), b""), 3, &["refused by 127.0.0.1", "left for others"]);
+    expect(&run(&[&send[..], &["3"]].concat(), b""), 0, &["sent 0"]);
     assert!(receiver.join().unwrap().status.success());
 }
 

@@ -189,10 +189,15 @@ fn oversize_messages_pass_under_decay_and_stretch_the_interval() {
     assert!(matches!(sender.send(&[0; 8001]), Err(Error::Violation(_))));
 }
 
+/// The bytes for which a best-effort channel of messages up to 256 kB counts: the messages with 768 of records each, 256 packets of 128, and 32 KiB.
+fn taken(queue: u64, max_message: u64) -> u64 {
+    queue * (max_message + 768) + 256 * 128 + (32 << 10)
+}
+
 #[test]
 fn a_host_keeps_to_its_memory_for_messages() {
-    // Eight messages of 1,000 bytes and 768 of records, 256 packets of 128, and 32 KiB. Best effort has half of the memory in all, and one host half of that.
-    let takes = 8 * 1_768 + 256 * 128 + (32 << 10);
+    // Best effort has half of the memory in all, and one host half of that.
+    let takes = taken(8, 1_000);
     let refused = [(4 * takes, None), (4 * takes - 1, Some(Code::PeerShare)), (2 * takes - 1, Some(Code::Memory))];
     for (memory, refused) in refused {
         let (a, b) = (host(), Host::start(config().advanced(|advanced| advanced.receive_memory = memory)).unwrap());
@@ -369,7 +374,7 @@ fn host_with_memory(bytes: u64) -> Host {
 /// An OPEN from an address where no peer reads the answer is granted, and comes to nothing a second later.
 #[test]
 fn a_channel_that_its_sender_never_confirmed_is_not_shown_and_leaves_no_memory() {
-    let b = host_with_memory(1 << 20);
+    let b = host_with_memory(4 * taken(4, 64 << 10));
     let listener = b.listen("silent").unwrap();
     let unknown = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     unknown.set_read_timeout(PATIENCE).unwrap();
@@ -406,7 +411,7 @@ fn a_program_that_waits_for_a_channel_learns_that_the_host_has_stopped() {
 /// What a channel leaves to the application that has not accepted it counts until the application has it.
 #[test]
 fn closed_channels_that_wait_to_be_accepted_hold_their_messages_memory() {
-    let (a, b) = (host(), host_with_memory(1 << 20));
+    let (a, b) = (host(), host_with_memory(4 * taken(4, 64 << 10)));
     let listener = b.listen("later").unwrap();
     // A quarter of the memory: all that one host may have for best effort.
     let spec = ChannelSpec::best_effort(64 << 10, 4).unwrap();
