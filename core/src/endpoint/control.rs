@@ -128,7 +128,7 @@ impl Endpoint {
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING); [`Event::Spaced`] tells that it does. Call this again if that event does not come.
     pub fn ask_spacing(&mut self, channel: ChannelId, spacing: Duration) {
         let Some(found) = self.channels.get_mut(channel).filter(|found| found.job.is_receiving()) else { return };
-        // Whoever asks for something else is told again when it is so, even if it was so before.
+        // A caller that asks for something else is told again when it is so, even if it was so before.
         if core::mem::replace(&mut found.state.spacing, spacing) != spacing {
             found.state.is_unconfirmed = true;
         }
